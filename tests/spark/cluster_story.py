@@ -7,22 +7,34 @@ object: the name of each chapter → what it found, or {"error": …}.
 from __future__ import annotations
 
 import json
+import logging
 import resource
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import trueline as tl
+from tests.spark.lowering.nasty import difference, everything, in_process, rows_of
+from tests.spark.lowering.test_driver import counted
 from tests.spark.stalling import StallingRows, StallingStore
 from trueline.chain import Instant
 from trueline.dataset.append import append as committing
 from trueline.dataset.append import pieces
 from trueline.dataset.append import slices as writing
 from trueline.dataset.append.frames import SpooledPiece
+from trueline.errors import EnvironmentMissing
+from trueline.kernel.chunk import Chunk
+from trueline.spark import shared_places
+from trueline.spark.lowering.deliver import DeliveredRows, delivered
 from trueline.spark.session import start
 from trueline.spark.settings import Settings
 
@@ -178,6 +190,103 @@ def a_frame_larger_than_the_driver(session, config, seen) -> dict[str, Any]:
         "bytes": rows * width,
         "seen": dict(seen.counts - counted),
     }
+
+
+def sorted_rows(folder: str) -> tl.View:
+    """Rows that cannot be packed smaller, 35 MB with their ids, and their order."""
+    path, count, width = Path(folder, "rows.parquet"), 300_000, 100
+    if not path.exists():
+        random = np.random.default_rng(5)
+        data = pa.py_buffer(random.bytes(count * width))
+        payload = pa.Array.from_buffers(pa.binary(width), count, [None, data])
+        rows = pa.table({"k": random.integers(0, 500, count), "p": payload.cast(pa.binary())})
+        pq.write_table(rows, path, row_group_size=count // 2)
+    return tl.View.read_parquet([path]).sort("k")
+
+
+def unread_cells(folder: str) -> tl.View:
+    """Sorted rows of two files with cells that are no numbers."""
+    for number, cells in enumerate(("1,a\n", "x,b\n", "3,c\ny,d\n")):
+        Path(folder, f"{number}.csv").write_text(f"n,t\n{cells}")
+    given = pa.schema({"n": pa.int64(), "t": pa.string()})
+    return tl.View.read_csv([Path(folder, f"{number}.csv") for number in range(3)], schema=given).sort("n")
+
+
+def _delivered(session, config, seen) -> dict[str, Any]:
+    view, before = sorted_rows(config["folder"]), seen.counts.copy()
+    with counted(session) as passed:
+        parts = delivered(view.node, everything(view), session)
+        found = rows_of(parts)
+    return {
+        "differs": difference(in_process(view), found, view),
+        "bytes": passed.bytes,
+        "seen": dict(seen.counts - before),
+    }
+
+
+def delivered_where_a_folder_is_shared(session, config, seen) -> dict[str, Any]:
+    """What is read here comes from files that tasks wrote; what is written for all, a task writes."""
+    cells, out = unread_cells(config["folder"]), Path(config["folder"], "out.parquet")
+    with passing_rows() as read:
+        found = _delivered(session, config, seen)
+        expected = read.pop("rows")
+        written = sorted_rows(config["folder"]).on_spark(session).write_parquet(out)
+        while_writing = read["rows"]
+        with warnings_of_ours() as warned:
+            told = cells.on_spark(session).to_arrow().num_rows
+    there = pq.read_table(out)
+    sorted_rows(config["folder"]).write_parquet(out, overwrite=True)
+    return found | {
+        "read": [expected, while_writing, read["rows"] - while_writing],
+        "written": written.rows,
+        "same file": there.equals(pq.read_table(out)),
+        "bad": [told, dict(cells.bad), len(warned)],
+    }
+
+
+def delivered_where_nothing_is_shared(session, config, seen) -> dict[str, Any]:
+    """All rows are in one partition, and more than a driver takes of a task."""
+
+    def refused(*_: object) -> None:
+        raise EnvironmentMissing("not to be seen", remedy="share it", code="FolderNotShared")
+
+    parts = session.conf.get("spark.sql.shuffle.partitions")
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    try:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(shared_places, "shared_folder", refused)
+            return _delivered(session, config, seen)
+    finally:
+        session.conf.set("spark.sql.shuffle.partitions", parts)
+
+
+@contextmanager
+def warnings_of_ours() -> Iterator[list[str]]:
+    """Collect what would be written where the driver's errors go."""
+    found: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("trueline").addHandler(handler)
+    try:
+        yield found
+    finally:
+        logging.getLogger("trueline").removeHandler(handler)
+
+
+@contextmanager
+def passing_rows() -> Iterator[Counter[str]]:
+    """Count the rows that this process reads of those that tasks have written."""
+    found: Counter[str] = Counter()
+    part = DeliveredRows.part
+
+    def counting(rows: DeliveredRows, number: int) -> Iterator[Chunk]:
+        for chunk in part(rows, number):
+            found["rows"] += chunk.rows
+            yield chunk
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DeliveredRows, "part", counting)
+        yield found
 
 
 def _data_bytes() -> int:

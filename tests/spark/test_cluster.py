@@ -28,7 +28,11 @@ CHAPTERS = (
     "a_frame_larger_than_the_driver",
     "killed_while_writing",
     "killed_while_writing_to_a_bucket",
+    "delivered_where_a_folder_is_shared",
+    "delivered_where_nothing_is_shared",
 )
+# No task brings more than a share of its rows to the driver, which takes no more.
+RESULTS = {"spark.driver.maxResultSize": "20m"}
 
 
 @contextmanager
@@ -65,7 +69,7 @@ def told(tmp_path_factory):
     folders = [prepare(folder / name) for name in KILLED]
     with serving() as server, cluster(folder / "workers") as running, killing(running, folders) as killed:
         bucket = {"bucket": "s3://bucket/lake", "options": server.options}
-        found = tell(running, folder, CHAPTERS, times=1.4, **bucket)
+        found = tell(running, folder, CHAPTERS, conf=RESULTS, times=1.4, **bucket)
         objects = {key: value[0] for key, value in server.objects.items()}
     (folder / "daemons.log").write_text("".join(line for d in running.all for line in d.lines))
     return {"folder": folder, "objects": objects, "killed": killed} | found
@@ -124,6 +128,27 @@ def test_what_the_dead_had_half_done_is_cleared(told):
 def test_a_frame_larger_than_its_memory_goes_past_the_driver(told):
     found = chapter(told, "a_frame_larger_than_the_driver")
     check_that_nothing_passed(found, times=1.4)
+
+
+@pytest.mark.contract("exchange:E1", "exchange:E2")
+def test_rows_are_delivered_in_files_where_a_folder_is_shared(told):
+    found = chapter(told, "delivered_where_a_folder_is_shared")
+    assert found["differs"] == ""
+    assert found["seen"].get("iterated rows", 0) == 0
+    # Of 300,000 rows, which have 35 MB: names, counts, and a sample of the order.
+    assert 0 < found["bytes"] < 1_000_000
+    assert found["read"] == [300_000, 0, 4]
+    assert found["written"] == 300_000
+    assert found["same file"]
+    assert found["bad"] == [4, {"n": 2}, 2]
+
+
+@pytest.mark.contract("exchange:E1", "exchange:E2")
+def test_rows_are_fetched_in_bounded_shares_where_nothing_is_shared(told):
+    found = chapter(told, "delivered_where_nothing_is_shared")
+    assert found["differs"] == ""
+    assert found["seen"]["iterated rows"] > 5
+    assert found["bytes"] > 300_000 * 100
 
 
 def test_keys_are_in_no_log_of_the_cluster(told):

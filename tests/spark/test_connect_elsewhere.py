@@ -11,11 +11,12 @@ from importlib.util import find_spec
 
 import pytest
 
+from tests.examples import is_soak
 from tests.spark import connect_elsewhere
 from tests.spark.cluster import PATHS, Daemon
 from trueline.spark import java
 
-pytestmark = [pytest.mark.jvm, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.jvm, pytest.mark.sampled, pytest.mark.timeout(600)]
 CHECKS = [name for name in vars(connect_elsewhere) if name.startswith("check_")]
 # Mounts an empty folder over that of the client, for the server alone.
 _HIDDEN = 'mount -t tmpfs tmpfs "$1" && shift && exec "$@"'
@@ -47,15 +48,16 @@ def said(tmp_path_factory):
     conf = {"spark.connect.grpc.binding.port": "0", "spark.sql.shuffle.partitions": "2"}
     arguments = ["--master", "local[2]", *(f"--conf={name}={value}" for name, value in conf.items())]
     arguments += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal"]
+    names = [] if is_soak() else connect_elsewhere.VIEWS
     daemon = Daemon("SparkSubmit", arguments, environment, hiding(client))
     try:
         port = daemon.wait_for(r"Spark Connect server started at: .*:(\d+)").group(1)
         done = subprocess.run(
-            [sys.executable, "-m", "tests.spark.connect_elsewhere", f"sc://127.0.0.1:{port}"],
+            [sys.executable, "-m", "tests.spark.connect_elsewhere", f"sc://127.0.0.1:{port}", *names],
             capture_output=True,
             text=True,
             env=os.environ | {"PYTHONPATH": PATHS, "TMPDIR": str(client)},
-            timeout=300,
+            timeout=500,
         )
     finally:
         daemon.end()

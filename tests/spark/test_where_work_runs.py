@@ -21,7 +21,7 @@ from trueline.chain.store.store import Folder
 from trueline.dataset.append import merge as merging
 from trueline.dataset.append import stream
 from trueline.errors import EnvironmentMissing, InputError
-from trueline.spark import frames, workers
+from trueline.spark import frames, source, workers
 from trueline.spark.errors import translated
 from trueline.spark.lowering import places
 from trueline.spark.session import OLDEST, adopt, is_cluster
@@ -536,13 +536,14 @@ def test_a_spark_that_is_too_old_is_refused(version):
     assert ".".join(map(str, OLDEST)) in caught.value.remedy
 
 
-@pytest.mark.parametrize("way", ["on_spark", "to_spark", "from_spark"])
-def test_views_are_not_given_to_a_spark_that_is_too_old(way):
+@pytest.mark.parametrize("way", ["on_spark", "to_spark", "from_spark", "register"])
+def test_nothing_is_given_to_a_spark_that_is_too_old(way):
     old = SimpleNamespace(version="4.2.9")
     ways = {
         "on_spark": lambda: tl.View.range(3).on_spark(old),
         "to_spark": lambda: tl.View.range(3).to_spark(old),
         "from_spark": lambda: tl.View.from_spark(SimpleNamespace(sparkSession=old)),
+        "register": lambda: source.register(old),
     }
     with pytest.raises(EnvironmentMissing) as caught:
         ways[way]()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from trueline.spark.progress import Counter, Handled, Tracked
@@ -47,8 +48,11 @@ class SessionAdapter(ABC):
         """Cancel the jobs with a tag, in any thread."""
 
     @abstractmethod
-    def values(self, frame: Any) -> Iterator[bytes]:
-        """Yield the values of a frame of one binary column, a few MiB or a partition at a time."""
+    def values(self, frame: Any, sizes: Mapping[int, int] | None = None) -> Iterator[bytes]:
+        """Yield the values of a frame of one binary column, a few MiB or a partition at a time.
+
+        `sizes` says how many bytes partitions have, if that is known; those without any have none.
+        """
 
     @abstractmethod
     def numbers(self, count: int, parts: int) -> DataFrame:
@@ -100,9 +104,13 @@ class Classic(SessionAdapter):
     def cancel(self, tag: str) -> None:
         self.session.sparkContext.cancelJobsWithTag(tag)
 
-    def values(self, frame: Any) -> Iterator[bytes]:
+    def values(self, frame: Any, sizes: Mapping[int, int] | None = None) -> Iterator[bytes]:
         # The frame's own `toLocalIterator` unpickles what executors send, and runs a job for each partition.
         rows = frame._jdf.toJavaRDD()  # noqa: SLF001 (no public way has the rows as the JVM has them)
+        if sizes is not None:
+            for parts in self._ahead([partial(self._partitions, rows, each) for each in together(sizes)]):
+                yield from (bytes(row.get(0)) for part in parts for row in part)
+            return
         count, first, at_once = rows.getNumPartitions(), 0, 1
         while first < count:
             numbers = range(first, min(first + at_once, count))
@@ -124,7 +132,21 @@ class Classic(SessionAdapter):
             # Small partitions come several in a job, so many that they are about as large as the limit.
             at_once = max(1, min(2 * at_once, _AT_ONCE * len(numbers) // max(size, 1)))
 
-    def _partitions(self, rows: Any, numbers: range) -> Any:
+    def _ahead(self, jobs: Sequence[Callable[[], Any]]) -> Iterator[Any]:
+        """Yield the results of jobs; the next one runs while one is read."""
+        coming = _Started(self, jobs[0]) if jobs else None
+        for number in range(len(jobs)):
+            assert coming is not None
+            found = coming.get()
+            coming = _Started(self, jobs[number + 1]) if number + 1 < len(jobs) else None
+            try:
+                yield found
+            except GeneratorExit:
+                if coming is not None:
+                    coming.thread.join()
+                raise
+
+    def _partitions(self, rows: Any, numbers: Sequence[int]) -> Any:
         """Return the rows of some partitions, by one job."""
         gateway = self.session.sparkContext._gateway  # noqa: SLF001 (arrays of Java are made by it only)
         wanted = gateway.new_array(gateway.jvm.int, len(numbers))
@@ -143,6 +165,47 @@ class Classic(SessionAdapter):
 
     def counter(self, tag: str, thread: threading.Thread) -> Counter:
         return Tracked(self.session.sparkContext, tag)
+
+
+class _Started:
+    """A job that was started by a thread, which has the properties of the one that made it."""
+
+    def __init__(self, engine: SessionAdapter, job: Callable[[], Any]) -> None:
+        self._job = job
+        self._answer: Any = None
+        self._error: BaseException | None = None
+        self.thread = engine.thread(self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._answer = self._job()
+        except BaseException as error:  # noqa: BLE001 (handed to the one who asks for the answer)
+            self._error = error
+
+    def get(self) -> Any:
+        """Wait for what it found."""
+        self.thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._answer
+
+
+def together(sizes: Mapping[int, int]) -> list[list[int]]:
+    """Return partitions that are fetched by one job each time: several, unless they have too many bytes.
+
+    >>> together({0: 9 << 20, 1: 7 << 20, 4: 1, 5: 20 << 20})
+    [[0, 1], [4], [5]]
+    """
+    found: list[list[int]] = []
+    held = 0
+    for number in sorted(sizes):
+        if not found or held + sizes[number] > _AT_ONCE:
+            found.append([])
+            held = 0
+        found[-1].append(number)
+        held += sizes[number]
+    return found
 
 
 # --- Connect ------------------------------------------------------------------------
@@ -167,8 +230,9 @@ class Connect(SessionAdapter):
     def cancel(self, tag: str) -> None:
         self.session.interruptTag(tag)
 
-    def values(self, frame: Any) -> Iterator[bytes]:
-        # Here rows come as Arrow.
+    def values(self, frame: Any, sizes: Mapping[int, int] | None = None) -> Iterator[bytes]:
+        # Here rows come as Arrow, from one job whose tasks run ahead of the reader.
+        del sizes
         return (bytes(value) for (value,) in frame.toLocalIterator())
 
     def numbers(self, count: int, parts: int) -> DataFrame:

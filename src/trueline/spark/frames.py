@@ -19,6 +19,7 @@ from trueline.kernel.tasks import failure
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import CarriedError, expecting, lasting_nonce, translated
 from trueline.spark.jobs import run
+from trueline.spark.parcels import PACKED, FewParcels
 from trueline.spark.results import batches_of, decode, encode, unreadable
 from trueline.spark.settings import LOCAL
 from trueline.spark.types import arrow_schema_of
@@ -41,8 +42,6 @@ _WRITE_SETTINGS: Final = {
 }
 # Pieces are read once and thrown away: on a disk of this machine, compressing them costs more than it saves.
 _PLAIN: Final = "none"
-# Between machines it saves more: half of the bytes for 45 ns a row.
-_PACKED: Final = "lz4"
 _WRITE_OPTIONS: Final = {
     "parquet.enable.dictionary": "false",
     "parquet.block.size": str(16 << 20),
@@ -150,35 +149,6 @@ def fetch(
         raise
 
 
-def parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Pack each batch of a task as one value, so that it travels as bytes."""
-    for batch in batches:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema, options=_parcel_options()) as stream:
-            stream.write_batch(batch)
-        yield pa.record_batch({"parcel": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
-
-
-@dataclass(frozen=True, slots=True)
-class FewParcels:
-    """Packs the batches of a task until they have more than so many bytes; the others stay where they are."""
-
-    most: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the parcels: what is beyond the limit is known by one more of them."""
-        size = 0
-        for batch in batches:
-            # A task whose input is not read to the end costs its worker.
-            if size <= self.most:
-                yield from parcels(iter([batch]))
-                size += batch.nbytes
-
-
-def _parcel_options() -> pa.ipc.IpcWriteOptions:
-    return pa.ipc.IpcWriteOptions(compression=_PACKED)
-
-
 def shares_folders(session: SparkSession) -> bool:
     """Say whether executors surely see the folders of this machine: they run on it."""
     if engine_of(session).is_connect:
@@ -215,7 +185,7 @@ def _written_by_jvm(frame: Any, target: Path, label: str) -> int:
         dataset.ofRows(copy, java.queryExecution().analyzed()), SparkSession(session.sparkContext, copy)
     )
     rows = Observation()
-    codec = _PLAIN if shares_folders(session) else f"{_PACKED}_raw"
+    codec = _PLAIN if shares_folders(session) else f"{PACKED}_raw"
     writer = moved.observe(rows, f.count(f.lit(1)).alias("rows")).write.options(**_WRITE_OPTIONS)
     writer = writer.option("compression", codec)
     run(engine_of(session), lambda: writer.parquet(target.as_uri()), label=label)
@@ -346,7 +316,7 @@ class WritePiece:
                     if writer is None:
                         file = stack.enter_context(place.create())
                         writer = stack.enter_context(
-                            pq.ParquetWriter(file, self.schema, compression=_PACKED, use_dictionary=False)
+                            pq.ParquetWriter(file, self.schema, compression=PACKED, use_dictionary=False)
                         )
                     table = pa.Table.from_batches([batch]).cast(self.schema)
                     writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)

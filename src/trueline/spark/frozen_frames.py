@@ -94,7 +94,7 @@ class FrozenFrame:
         self.schema = schema
         self.origins = origins
         self.ordinal: str | None = None
-        self._places = [] if place is None else [place]
+        self.places = [] if place is None else [place]
         self._lock = threading.Lock()
         self._frozen: FrozenRows | None = None
 
@@ -105,7 +105,7 @@ class FrozenFrame:
 
     def lend(self, place: SharedPlace) -> None:
         """Offer a place to be computed in, for a cluster."""
-        self._places.append(place)
+        self.places.append(place)
 
     def frozen(self) -> FrozenRows:
         """Compute the frame, the first time."""
@@ -145,7 +145,7 @@ class FrozenFrame:
         if shares_folders(session):
             return self._of_files(spool(self.frame, self._temporary().path), is_everywhere=False)
         with ExitStack() as stack:
-            scratch = shared_scratch(session, self._places, stack)
+            scratch = shared_scratch(session, self.places, stack)
             if scratch is not None:
                 found = self._written_to(scratch)
                 weakref.finalize(self, give_back, stack.pop_all())

@@ -32,6 +32,7 @@ from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.options import absolute, bad_option, flag, opened, parsed, store_options
 from trueline.spark.packing import pack, unpack
 from trueline.spark.pushdown import ENABLED, NO_CONDITIONS, Conditions
+from trueline.spark.session import check_age
 from trueline.spark.types import as_spark_values, to_spark_schema
 from trueline.spark.writer import OPTIONS as WRITE_OPTIONS
 from trueline.spark.writer import FrameWriter, StreamWriter, Target, writing
@@ -66,6 +67,7 @@ def register(spark: SparkSession) -> None:
     A source is a class that Spark makes and runs in processes of its own. The nonce of its errors goes there
     with the class; one that is registered in another way has none, and its errors are text.
     """
+    check_age(spark)
     # Spark looks for formats in the active session, not in that of the frame that is written, and refuses a
     # name that the active one knows. Making a frame without rows makes a session active and runs nothing.
     spark.createDataFrame([], "n int")

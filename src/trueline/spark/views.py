@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
@@ -13,9 +14,9 @@ from trueline.kernel.chunk import Piece
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import carrying, lasting_nonce, translated
 from trueline.spark.frame_needs import keep_for
-from trueline.spark.frozen_frames import FrozenFrame, freeze
+from trueline.spark.frozen_frames import freeze
 from trueline.spark.lowering import LoweringTarget, scan
-from trueline.spark.lowering.deliver import counted, delivered, written_by
+from trueline.spark.lowering.deliver import counted, delivered, written_by, written_whole
 from trueline.spark.lowering.dispatch import is_read_by_tasks
 from trueline.spark.lowering.join import is_small
 from trueline.spark.lowering.layout import Layout
@@ -31,7 +32,7 @@ from trueline.spark.types import arrow_schema_of, as_spark_values, to_spark_sche
 from trueline.spark.workers import versioned
 from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
-from trueline.view.plan.node import Node, SourceNode, Want, steps
+from trueline.view.plan.node import Node, Want
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Column
@@ -54,6 +55,7 @@ __all__ = [
     "session_of",
     "travels",
     "write",
+    "write_whole",
 ]
 
 Written = TypeVar("Written")
@@ -185,13 +187,22 @@ def write(
     return written_by(node, session_of(session), function)
 
 
+def write_whole(
+    node: Node,
+    session: Callable[[], SparkSession] | None,
+    folder: Path,
+    function: Callable[[Iterator[pa.RecordBatch]], Written],
+) -> Written | None:
+    """Hand the visible columns of a plan, in order, to a function in one task that sees a folder.
+
+    None where this process is as near to the rows, or the machines of a cluster do not share the folder.
+    """
+    return written_whole(node, session_of(session), folder, function)
+
+
 def lend(node: Node, place: SharedPlace) -> None:
     """Offer a place that tasks see to what a plan rests on: to frames, and to rows of this process."""
-    for each in steps(node):
-        if isinstance(each, SourceScan) and isinstance(each.source, FrozenFrame):
-            each.source.lend(place)
-        elif isinstance(each, SourceNode):
-            scan.lend(each, place)
+    scan.lend(node, place)
 
 
 def given(session: SparkSession) -> Callable[[], SparkSession]:

@@ -11,6 +11,8 @@ from trueline.errors import EnvironmentMissing
 from trueline.view.plan.node import Node
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
     from trueline.kernel.chunk import Piece
@@ -74,6 +76,19 @@ class Engine(Protocol):
 
         Each task has a range of the rows, in their order, and its number. The function writes them and
         returns something small; it may run more than once for a range.
+        """
+
+    def write_whole(
+        self,
+        node: Node,
+        session: Callable[[], Any] | None,
+        folder: Path,
+        function: Callable[[Iterator[pa.RecordBatch]], Written],
+    ) -> Written | None:
+        """Hand the visible columns of a plan, in order, to a function in one task, which sees a folder.
+
+        None where this process is as near to the rows, or the machines of a cluster do not share the folder.
+        The function returns something small; it may run more than once.
         """
 
     def advise(self, node: Node, session: Any) -> ChosenEngine:

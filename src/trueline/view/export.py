@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
@@ -33,8 +34,10 @@ from trueline.errors import (
 )
 from trueline.readers.cells import decode
 from trueline.view.converting.times import are_writable, text_of_durations
+from trueline.view.engine import engine
 from trueline.view.execute.dispatch import batches
 from trueline.view.plan.node import Node
+from trueline.view.plan.on_spark import OnSpark
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,10 @@ def export(node: Node, path: str | os.PathLike[str], *, overwrite: bool = False)
 def write_parquet(node: Node, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
     """Write the visible columns; types and annotations travel with them."""
 
+    schema = node.schema.to_arrow()
+
     def write(file: BinaryIO, rows: _Counted) -> None:
-        with pq.ParquetWriter(file, node.schema.to_arrow(), version="2.6") as writer:
+        with pq.ParquetWriter(file, schema, version="2.6") as writer:
             for batch in rows:
                 writer.write_batch(batch)
 
@@ -71,8 +76,10 @@ def write_parquet(node: Node, path: str | os.PathLike[str], *, overwrite: bool =
 def write_arrow(node: Node, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
     """Write the visible columns as a file of Arrow IPC; types and annotations travel with them."""
 
+    schema = node.schema.to_arrow()
+
     def write(file: BinaryIO, rows: _Counted) -> None:
-        with pa.ipc.new_file(file, node.schema.to_arrow()) as writer:
+        with pa.ipc.new_file(file, schema) as writer:
             for batch in rows:
                 writer.write_batch(batch)
 
@@ -176,14 +183,41 @@ def _cells(array: pa.Array, name: str, first: int) -> pa.Array:
 class _Counted:
     """The batches of a view, counted as they pass."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, given: Iterable[pa.RecordBatch]) -> None:
+        self._given = given
         self.rows = 0
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        for batch in batches(self._node, self._node.schema.visible):
+        for batch in self._given:
             self.rows += batch.num_rows
             yield batch
+
+
+@dataclass(frozen=True)
+class WriteFile:
+    """Writes a file under a name that it has until it is whole: here, or in a task of a cluster.
+
+    Each attempt has a name of its own, which begins as those of the others do.
+    """
+
+    target: Path
+    beginning: str
+    write: Callable[[BinaryIO, _Counted], None]
+
+    def __call__(self, rows: Iterable[pa.RecordBatch]) -> tuple[str, int]:
+        """Write the rows; return the name, and how many there were."""
+        name, counted = f"{self.beginning}{os.urandom(4).hex()}", _Counted(rows)
+        with _refusing(self.target), self.target.with_name(name).open("wb") as file:
+            self.write(file, counted)
+            file.flush()
+            disk.fsync(file.fileno())
+        return name, counted.rows
+
+    def clear(self) -> None:
+        """Remove what attempts have left."""
+        with suppress(OSError):
+            for left in self.target.parent.glob(f"{escape(self.beginning)}*"):
+                left.unlink()
 
 
 def _written(
@@ -203,15 +237,32 @@ def _written(
         raise InputError(
             f"{target} exists", remedy="choose another name, or say overwrite=True", code="FileExists"
         )
-    staged = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
-    counted = _Counted(node)
+    work = WriteFile(target.absolute(), f".{target.name}.{os.urandom(4).hex()}", write)
     try:
-        with staged.open("wb") as file:
-            write(file, counted)
-            file.flush()
-            disk.fsync(file.fileno())
-        staged.replace(target)
-        disk.sync_folder(target.parent)
+        name, rows = _by_a_task(node, work) or work(batches(node, node.schema.visible))
+        with _refusing(target):
+            target.with_name(name).replace(target)
+            disk.sync_folder(target.parent)
+    finally:
+        work.clear()
+    return Exported(str(target), rows, target.stat().st_size)
+
+
+def _by_a_task(node: Node, work: WriteFile) -> tuple[str, int] | None:
+    """Let a task of a cluster write a file; None where this process has to."""
+    if not isinstance(node, OnSpark):
+        return None
+    found = engine().write_whole(node.below, node.session, work.target.parent, work)
+    if found is None or (found[0].startswith(work.beginning) and Path(found[0]).name == found[0]):
+        return found
+    raise StoreError(f"{found[0]!r:.80} is not a name that was given", remedy="try again", path=found[0])
+
+
+@contextmanager
+def _refusing(target: Path) -> Iterator[None]:
+    """Turn errors of writing into ours."""
+    try:
+        yield
     except (pa.ArrowException, MemoryError) as error:
         check_memory(error, f"writing {target.name}")
         raise SchemaError(
@@ -219,10 +270,6 @@ def _written(
         ) from None
     except OSError as error:
         raise error if isinstance(error, StoreError) else _refused(error, target) from error
-    finally:
-        with suppress(OSError):
-            staged.unlink()
-    return Exported(str(target), counted.rows, target.stat().st_size)
 
 
 def _refused(error: OSError, target: Path) -> StoreError:

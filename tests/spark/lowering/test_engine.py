@@ -9,11 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import trueline as tl
-from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
+from tests.spark.passing import jobs_in
 from trueline import types as t
 from trueline.errors import ConfigError
-from trueline.spark.lowering import deliver, dispatch, places
-from trueline.view.execute import pieces
+from trueline.spark.lowering import dispatch, places
 
 
 @contextmanager
@@ -139,6 +138,40 @@ def test_explain_says_where_each_step_runs_and_starts_nothing(numbers, spark):
     assert "counted first" in steps[0]
 
 
+NUMBERED = {
+    "rows": lambda v: v,
+    "sort": lambda v: v.sort("k"),
+    "shuffle": lambda v: v.sort("k").shuffle(1),
+    "filter of sorted": lambda v: v.sort("k").filter("n > 1"),
+    "group": lambda v: v.group_by("k").agg(s="sum(n)"),
+    "group of sorted": lambda v: v.sort("n").group_by("k").agg(s="first(n)"),
+    "join": lambda v: v.join(v.rename(m="n"), on="k", how="full"),
+    "join of sorted": lambda v: v.join(v.rename(m="n").sort("m"), on="k"),
+    "as of": lambda v: v.join(v, on="k", as_of="n", how="full"),
+    "window by a key": lambda v: v.sort("n").window(1, by="k", s="sum(n)"),
+    "concat": lambda v: v.concat(v.sort("k")),
+    "first of sorted": lambda v: v.sort("k").limit(50),
+    "skip": lambda v: v.sort("k").skip(2),
+}
+
+
+@pytest.mark.contract("exchange:E7")
+@pytest.mark.parametrize("name", NUMBERED)
+def test_explain_names_the_jobs_that_choose_ranges_before_rows_are_counted(name, spark):
+    rows = tl.View.from_arrow(pa.table({"n": range(90), "k": [n % 7 for n in range(90)]})).filter("n >= 0")
+    view = NUMBERED[name](rows).skip(1)
+    said = view.on_spark(spark).explain().split("on Spark: ")[2].splitlines()[0]
+    with jobs_in(spark) as jobs:
+        view.to_spark(spark)
+    assert "counted first, by jobs" in said
+    assert jobs[-1] == "counting rows"
+    if name == "skip":
+        # The ranges of the step below.
+        assert "takes a sample" in view.on_spark(spark).explain().split("on Spark: ")[3].splitlines()[0]
+        return
+    assert ("choosing ranges" in jobs) == ("a job takes a sample of its order to choose ranges" in said)
+
+
 def engine_of_views(ws, view):
     """Return what `explain` says first of a view that the workspace has a choice for."""
     return type(view)(view.node, ws._spark.session, ws._spark.choice).explain().splitlines()[0]
@@ -226,10 +259,3 @@ def test_a_workspace_without_a_session_starts_none_to_choose(ws):
     ws.create("x").append(pa.table({"a": [3, 1, 2]}))
     assert "computed" not in ws["x"].view().sort("a").explain()
     assert not ws._spark._rooms
-
-
-def test_rows_of_machines_that_share_no_folder_are_fetched(spark, monkeypatch):
-    monkeypatch.setattr(deliver, "shares_folders", lambda session: False)
-    view = tl.View.from_arrow(table(240, 1)).sort("x", descending=True)
-    plan = view.on_spark(spark)._plan
-    assert difference(in_process(view), rows_of(pieces(plan, everything(view))), view) == ""

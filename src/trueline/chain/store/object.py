@@ -8,9 +8,9 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias, cast
 
 from trueline.chain.store.object_client import RangeReader, condition, connect, first_line, is_refusal
 from trueline.chain.store.object_leases import LEASE_SECONDS, ObjectLeases
@@ -38,6 +38,7 @@ _SINGLE_PUT: Final = 8 << 20
 # A request costs tens of milliseconds whatever it asks for.
 _READ_AHEAD: Final = 256 << 10
 _ATTEMPTS: Final = 3
+_Named: TypeAlias = tuple[Folder, Multihash]
 _REF_BYTES: Final = 4096
 
 
@@ -406,8 +407,7 @@ class ObjectStore:
         with self._mutex:
             oldest, dead = self._leases.give_up_old()
         if dead:
-            refs = {meta["path"].rpartition("/")[2] for meta in self._list("refs")}
-            for ref in sorted(refs | {"head"}):
+            for ref in sorted({*self.refs(), "head"}):
                 self._leases.fence(self._key("refs", ref))
             self._leases.forget(dead)
         return oldest
@@ -444,6 +444,10 @@ class ObjectStore:
             raise StoreError(f"{key} is not in {self.location}", remedy="start the work again", path=key)
         return meta["size"]
 
+    def scratch_names(self, prefix: str) -> tuple[str, ...]:
+        below = prefix.removeprefix(self._prefix).strip("/")
+        return tuple(sorted(meta["path"].rpartition("/")[2] for meta in self._list(below)))
+
     def scratch_store(self, place: ObjectScratch) -> ObjectStore:
         below = place.prefix.removeprefix(self._prefix).strip("/")
         return _reopen(f"{self.location}/{below}", self._lease_seconds, self._options)
@@ -452,11 +456,9 @@ class ObjectStore:
         import obstore
         from obstore.exceptions import BaseError
 
-        try:
+        with suppress(BaseError, OSError):  # what stays is only untidy
             for page in obstore.list(self._client, prefix):
                 obstore.delete(self._client, [meta["path"] for meta in page])
-        except (BaseError, OSError):
-            return  # only untidy
 
     def close(self) -> None:
         with self._mutex:
@@ -468,9 +470,7 @@ class ObjectStore:
     # --- errors -----------------------------------------------------------
 
     @contextmanager
-    def _refusing(
-        self, doing: str, what: str, missing: tuple[Folder, Multihash] | None = None
-    ) -> Iterator[None]:
+    def _refusing(self, doing: str, what: str, missing: _Named | None = None) -> Iterator[None]:
         """Turn errors of the object store into ours."""
         from obstore.exceptions import BaseError
 

@@ -34,6 +34,12 @@ class Scratch(Protocol):
 
     def open(self, name: str) -> BinaryIO: ...
 
+    def write(self, name: str, data: bytes) -> None:
+        """Write a small file whole, or not at all."""
+
+    def names(self, beginning: str) -> list[str]:
+        """Return the names of the files that begin so, in order."""
+
     def clear(self) -> None: ...
 
 
@@ -88,6 +94,13 @@ class FolderScratch(KnownByKey):
     def open(self, name: str) -> BinaryIO:
         return (self._place / _checked(name)).open()
 
+    def write(self, name: str, data: bytes) -> None:
+        self._used = True
+        (self._place / _checked(name)).write(data, replace=False)
+
+    def names(self, beginning: str) -> list[str]:
+        return [name for name, _ in self._place.listing() if name.startswith(beginning)]
+
     def clear(self) -> None:
         # Most commits need none; looking for it takes 25 µs.
         if self._used:
@@ -117,6 +130,12 @@ class MemoryScratch(KnownByKey):
     def open(self, name: str) -> BinaryIO:
         return io.BytesIO(self._files[_checked(name)])
 
+    def write(self, name: str, data: bytes) -> None:
+        self._files[_checked(name)] = data
+
+    def names(self, beginning: str) -> list[str]:
+        return sorted(name for name in self._files if name.startswith(beginning))
+
     def clear(self) -> None:
         self._files.clear()
 
@@ -141,6 +160,12 @@ class ObjectScratch(KnownByKey):
         reader = RangeReader(lambda start, length: self._store.get_scratch(key, start, length), size)
         return io.BufferedReader(reader, 1 << 20)
 
+    def write(self, name: str, data: bytes) -> None:
+        self._store.put_scratch(f"{self.prefix}/{_checked(name)}", io.BytesIO(data))
+
+    def names(self, beginning: str) -> list[str]:
+        return [name for name in self._store.scratch_names(self.prefix) if name.startswith(beginning)]
+
     def clear(self) -> None:
         self._store.clear_scratch(self.prefix)
 
@@ -153,6 +178,8 @@ class ScratchObjects(Protocol):
     def get_scratch(self, key: str, start: int, length: int) -> bytes: ...
 
     def scratch_size(self, key: str) -> int: ...
+
+    def scratch_names(self, prefix: str) -> tuple[str, ...]: ...
 
     def clear_scratch(self, prefix: str) -> None: ...
 

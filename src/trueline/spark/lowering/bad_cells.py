@@ -1,4 +1,4 @@
-"""Cells that tasks found bad, counted as in this process: notes in a folder that both see (decision 2).
+"""Cells that tasks found bad, counted as in this process: notes in scratch that both see (decision 2).
 
 A piece may be read in any job of a view, and more than once: before a shuffle, to choose ranges, again where
 a task was lost. So what its reading has found is noted by the piece, and each is counted by itself.
@@ -13,13 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from trueline.chain.store.folders import Inside
+from trueline.chain.store.scratch import Scratch
 from trueline.errors import visible
 from trueline.spark.results import decode, encode, unreadable
 from trueline.view.plan.node import Node, steps
 from trueline.view.source_cells import BadCell, ReadCounts, known_tally
 
-_FILE: Final = re.compile(r"[0-9a-f]{32}-(\d+)-[0-9a-f]{32}\.json")
+_KIND: Final = "notes-"
+_FILE: Final = re.compile(_KIND + r"([0-9a-f]{32})-(\d+)-[0-9a-f]{32}\.json")
 # More are the notes of no view of ours.
 _MOST_BYTES: Final = 16 << 20
 _MOST_TEXT: Final = 1_000
@@ -29,37 +30,38 @@ _MOST_TEXT: Final = 1_000
 class BadCellNotes:
     """Where tasks that read the pieces of one pass over a source note what was bad."""
 
-    folder: Inside
+    scratch: Scratch
     read: str
 
     @classmethod
-    def of(cls, folder: Inside) -> BadCellNotes:
+    def of(cls, scratch: Scratch) -> BadCellNotes:
         """Return the place for one pass more."""
-        return cls(folder, uuid.uuid4().hex)
+        return cls(scratch, uuid.uuid4().hex)
 
     def write(self, number: int, counts: Sequence[ReadCounts]) -> None:
         """Note what reading a piece has found, in a task; nothing for nothing."""
         found = {each.key: tuple(map(tuple, cells)) for each in counts if (cells := each.cells)}
         if found:
-            place = self.folder / f"{self.read}-{number}-{uuid.uuid4().hex}.json"
-            place.write(encode(found), replace=False)
+            self.scratch.write(f"{_KIND}{self.read}-{number}-{uuid.uuid4().hex}.json", encode(found))
 
 
-def merge_notes(folder: Inside, node: Node) -> None:
+def merge_notes(scratch: Scratch, node: Node) -> None:
     """Count what tasks have noted for the sources of a node, with a warning for each file of its cells."""
     tallies = {tally.key: tally for each in steps(node) if (tally := known_tally(each)) is not None}
     passes: dict[tuple[str, str, str], dict[int, int]] = defaultdict(dict)
-    for name, found in sorted(folder.listing()):
+    for name in scratch.names(_KIND):
         known = _FILE.fullmatch(name)
-        if known is None or found.st_size > _MOST_BYTES:
+        with scratch.open(name) as file:
+            data = file.read(_MOST_BYTES + 1)
+        if known is None or len(data) > _MOST_BYTES:
             raise unreadable(f"{name!r:.80} is not a note of bad cells")
-        for key, cells in _read((folder / name).read_bytes()).items():
+        for key, cells in _read(data).items():
             for cell in cells if key in tallies else ():
                 if cell.part is not None:
                     tallies[key].note_bad(cell.path, cell.part, {cell.column: cell.number})
                     continue
-                pieces = passes[name.partition("-")[0], key, cell.column]
-                pieces[int(known[1])] = max(cell.number, pieces.get(int(known[1]), 0))
+                number, pieces = int(known[2]), passes[known[1], key, cell.column]
+                pieces[number] = max(cell.number, pieces.get(number, 0))
     for (_, key, column), pieces in passes.items():
         tallies[key].note_pass(column, sum(pieces.values()))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
-from trueline.chain.store.folders import Inside
+from trueline.chain.store.scratch import Scratch
 from trueline.errors import NotPortable
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
@@ -31,12 +31,12 @@ class LoweringTarget:
 
     `needs` is what has to stay until Spark has read it: frames that are frozen, rows in files of ours.
     Where nobody asks for the rows in order (not `ordered`), nodes need not know it, and their layout has none
-    or any. Bad cells that tasks meet are noted in the folder `notes`, if somebody reads them there.
+    or any. Bad cells that tasks meet are noted in the scratch `notes`, if somebody reads them there.
     """
 
     session: SparkSession
     ordered: bool = True
-    notes: Inside | None = None
+    notes: Scratch | None = None
     needs: list[object] = field(default_factory=list)
     known: dict[tuple[Any, ...], tuple[Node, Lowered]] = field(default_factory=dict)
 

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from trueline import types as t
-from trueline.chain.store.folders import Inside
+from trueline.chain.store.scratch import Scratch
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.spark.engines import engine_of
@@ -327,11 +327,11 @@ def read_by_tasks(
     parts: Sequence[Piece],
     *,
     ordered: bool = True,
-    notes: Inside | None = None,
+    notes: Scratch | None = None,
 ) -> Lowered:
     """Return pieces of a node that tasks read, in the order of pieces and rows.
 
-    Bad cells that they meet are noted in a folder, if there is one.
+    Bad cells that they meet are noted in scratch, if there is some.
     """
     told = None if notes is None else BadCellNotes.of(notes)
     given = TaskPieces.of(parts, ordered=ordered, notes=told)

@@ -42,6 +42,7 @@ _SMALL: Final = SMALL
 _TEXT_BYTES: Final = 32
 _MOVES: Final = (Sort, Shuffle, GroupBy, Join, Window)
 _COUNTS: Final = "its input is counted first, by jobs that start when the plan is made"
+_SAMPLES: Final = "before that, a job takes a sample of its order to choose ranges"
 
 
 def advise(node: Node, session: SparkSession) -> ChosenEngine:
@@ -155,8 +156,16 @@ def _source(node: SourceNode) -> str:
 
 
 @describe.register(Sort)
+def _sort(node: Sort) -> str:
+    del node
+    return (
+        "each row gets its place; where the order is needed, a job takes a sample of it to choose ranges, "
+        "and a shuffle brings them together"
+    )
+
+
 @describe.register(Shuffle)
-def _sort(node: Sort | Shuffle) -> str:
+def _shuffle(node: Shuffle) -> str:
     del node
     return "each row gets its place; a shuffle brings ranges of the order together where it is needed"
 
@@ -195,24 +204,41 @@ def _window(node: Window) -> str:
     blocks = "blocks of rows go to tasks with their neighbours"
     ranges = "ranges of values go to tasks to be ranked, rows of a frequent value to any of them"
     ranks = list(map(needs_all_rows, node.calls))
-    return f"{'; '.join([ranges] * any(ranks) + [blocks] * (not all(ranks)))}; {_COUNTS}"
+    counting = f"{_COUNTS}; {_SAMPLES}" if any(ranks) else _counting(node.below)
+    return f"{'; '.join([ranges] * any(ranks) + [blocks] * (not all(ranks)))}; {counting}"
 
 
 @describe.register(Limit)
 def _limit(node: Limit) -> str:
-    return "Spark keeps the first rows of the order" if is_few(node) else f"rows by number; {_COUNTS}"
+    if is_few(node):
+        return "Spark keeps the first rows of the order"
+    return f"rows by number; {_counting(node.below)}"
 
 
 @describe.register(LastRows)
 def _last_rows(node: LastRows) -> str:
-    del node
-    return f"rows by number; {_COUNTS}"
+    return f"rows by number; {_counting(node.below)}"
 
 
 @describe.register(Zip)
 def _zip(node: Zip) -> str:
-    del node
-    return f"rows of equal number are joined; {_COUNTS}"
+    return f"rows of equal number are joined; {_counting(*node.views)}"
+
+
+def _counting(*inputs: Node) -> str:
+    """Say which jobs number the rows of inputs."""
+    return f"{_COUNTS}; {_SAMPLES}" if any(map(_is_sampled, inputs)) else _COUNTS
+
+
+def _is_sampled(node: Node) -> bool:
+    """Say whether ranges of the order of rows are known from a look at them only: it is no number of rows."""
+    if isinstance(node, Sort) or (isinstance(node, Join) and node.as_of is not None):
+        return True
+    if isinstance(node, Join) and not node.keeps_right:
+        # Rows have the order of the left, whatever that of the right is.
+        return _is_sampled(node.left)
+    is_numbered = isinstance(node, Shuffle | LastRows | Zip) or (isinstance(node, Limit) and not is_few(node))
+    return not is_numbered and any(map(_is_sampled, node.inputs))
 
 
 @describe.register(Concat)

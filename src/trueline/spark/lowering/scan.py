@@ -16,12 +16,15 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import BinaryIO, Final, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 import pyarrow as pa
 
+from trueline.chain.store.file import FileStore
 from trueline.chain.store.folders import inside
+from trueline.chain.store.object import ObjectStore
 from trueline.chain.store.scratch import Scratch
+from trueline.dataset.dataset_at import Standing
 from trueline.errors import NotPortable
 from trueline.kernel.chunk import Chunk, Piece, bytes_of
 from trueline.kernel.temporary import Temporary
@@ -30,10 +33,13 @@ from trueline.spark.frozen_frames import FrozenFrame
 from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
-from trueline.spark.shared_places import SharedPlace, give_back, shared_scratch
+from trueline.spark.shared_places import SharedPlace, give_back, seen_by_all, shared_scratch
 from trueline.view.execute import pieces
-from trueline.view.plan.node import Node, NodeState, SourceNode, Want
+from trueline.view.plan.node import Node, NodeState, SourceNode, Want, steps
 from trueline.view.plan.sources import SourceScan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # A task for each: enough of them for the cores, few enough to begin quickly.
 _BYTES_OF_A_FILE: Final = 16 << 20
@@ -56,17 +62,38 @@ def _of_this_process(node: SourceNode, want: Want, target: LoweringTarget) -> Lo
     return read_by_tasks(target.session, node, want, stored.parts)
 
 
-def lend(node: SourceNode, place: SharedPlace) -> None:
-    """Offer a place that tasks see to rows of this process, to be written to."""
-    _lent.of(node)[:] = [place]
+def lend(node: Node, place: SharedPlace) -> None:
+    """Offer a place that tasks see to what a plan rests on: to frames, and to rows of this process."""
+    for each in steps(node):
+        if isinstance(each, SourceScan) and isinstance(each.source, FrozenFrame):
+            each.source.lend(place)
+        elif isinstance(each, SourceNode):
+            _lent.of(each)[:] = [place]
 
 
-def _places_of(node: Node) -> list[SharedPlace]:
+def _no_places(node: Node) -> list[SharedPlace]:
     del node
     return []
 
 
-_lent: Final = NodeState[list[SharedPlace]](_places_of)
+_lent: Final = NodeState[list[SharedPlace]](_no_places)
+
+
+def places_of(node: Node, session: SparkSession) -> Iterator[SharedPlace]:
+    """Yield where tasks may write what becomes of a plan: places that were lent, and datasets it reads."""
+    known: set[str] = set()
+    for each in steps(node):
+        source = each.source if isinstance(each, SourceScan) else None
+        if isinstance(source, FrozenFrame):
+            yield from source.places
+        elif isinstance(each, SourceNode):
+            yield from _lent.of(each)
+        standing = getattr(source, "standing", None)
+        store = standing.chain.store if isinstance(standing, Standing) else None
+        # What is overlaid is somebody's work in flight, and has its own scratch.
+        if isinstance(store, FileStore | ObjectStore) and store.location not in known:
+            known.add(store.location)
+            yield partial(seen_by_all, session, store)
 
 
 def _for_a_cluster(
