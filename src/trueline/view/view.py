@@ -230,6 +230,17 @@ class View(Verbs, ViewHints):
         return self._node.origins
 
     @property
+    def read_at(self) -> str:
+        """The cut at which a query over several datasets reads them all; of other views the text is empty.
+
+        `ws.sql(…, at=f"cut:{view.read_at}")` and `trueline sql --cut` read there again.
+
+        >>> View.range(3).read_at
+        ''
+        """
+        return explain.read_at(self._node)
+
+    @property
     def removed(self) -> int:
         """How many of the records it rests on were removed on purpose; reading passes over them."""
         return sum(origin.removed for origin in self.origins.values())
