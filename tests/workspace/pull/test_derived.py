@@ -281,6 +281,14 @@ def test_a_plan_with_those_that_come_along_is_carried_out_as_it_is(strangers):
     assert totals(strangers, "joined", *STRANGERS)[0] == {"x": 3, "y": 2}
 
 
+def test_a_full_refresh_is_of_what_was_named_and_not_of_those_that_come_along(strangers):
+    derived(strangers, joined=["x", "y"])
+    with computing(counted):
+        report = strangers.pull("joined", full_refresh=True)
+    found = {each.dataset: (each.differed, each.not_refreshed) for each in report}
+    assert found == {"joined": (False, "")} | dict.fromkeys(STRANGERS, (None, ""))
+
+
 def test_strangers_that_have_a_common_cut_stay_where_they_are(strangers):
     with computing(counted):
         strangers.pull()

@@ -185,9 +185,7 @@ class _Look:
         left = {name: _left(known, name) for name in needed}
         is_new = {name: _is_new(known, name, left[name]) for name in needed}
         at = {
-            name: NOWHERE
-            if is_new[name] or known[name].own_cuts
-            else _rests_at(log, left[name], order, target)
+            name: NOWHERE if known[name].own_cuts else _rests_at(log, left[name], order, target)
             for name in needed
         }
         movers = _movers(log, known, needed, target, going)

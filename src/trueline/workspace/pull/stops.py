@@ -70,15 +70,19 @@ def neighbours(
     along: dict[Name, frozenset[Name]] = {}
     for members in groups_by_root({**there, **new}):
         known, joining = members & there.keys(), members & new.keys()
-        groups = groups_by_root({name: there[name] for name in known})
-        passed = {(name, at[other]) for name in known for other in known if at[name] > at[other] > NOWHERE}
-        if joining and len(groups) > 1 and not all(was_at(name, number) for name, number in passed):
+        groups = groups_by_root({name: there[name] for name in known}) if joining else [known]
+        if len(groups) > 1 and _are_apart({name: at[name] for name in known}, was_at):
             along |= dict.fromkeys(joining, known)
         else:
             groups = [known]
         others |= {name: group - {name} for group in groups for name in group}
         others |= dict.fromkeys(joining, known)
     return others, along
+
+
+def _are_apart(at: Mapping[Name, int], was_at: Callable[[Name, int], bool]) -> bool:
+    passed = {(name, where) for where in {*at.values()} - {NOWHERE} for name in at if at[name] > where}
+    return not all(was_at(name, number) for name, number in passed)
 
 
 def plan_stops(
