@@ -96,7 +96,7 @@ def _show_proofs(shown: Console, found: list[dict[str, Any]]) -> None:
     for each in found:
         counts = f"{each['blocks']:,} blocks, {each['objects']:,} files, {each['bytes']:,} bytes"
         if each["replayed"]:
-            counts += f", {each['replayed']:,} commits replayed"
+            counts += f", {each['replayed']:,} commit{'s' * (each['replayed'] != 1)} replayed"
         shown.say(
             f"{each['name']}: {'ok' if each['ok'] else 'WRONG'}, {counts}",
             "good" if each["ok"] else "bad",

@@ -91,7 +91,7 @@ class BrokenCheck:
     def refused(self, name: str) -> CheckFailed:
         """The error of a check that stops the commit."""
         shown = "".join(f"\n    {row}" for row in self.rows)
-        what = f"{self.count:,} rows break"
+        what = _breaking(self.count)
         if self.check.kind == "row_count":
             what = f"it would have {self.count:,} rows, which breaks"
         return CheckFailed(
@@ -276,12 +276,16 @@ class Quarantine:
 # --- a whole commit ---------------------------------------------------------------------------------
 
 
+def _breaking(count: int) -> str:
+    return "1 row breaks" if count == 1 else f"{count:,} rows break"
+
+
 def advice_of(counts: Mapping[str, int]) -> tuple[Advice, ...]:
     """Say for people which checks were broken by rows that were committed or left out."""
     return tuple(
         Advice(
             "CheckBroken",
-            f"{count:,} rows break {check}" + ", and were left out" * check.endswith("quarantine()"),
+            f"{_breaking(count)} {check}" + ", left out of the commit" * check.endswith("quarantine()"),
             "commit.checks counts them",
         )
         for check, count in counts.items()

@@ -61,7 +61,7 @@ def test_a_relation_is_judged_at_the_cut_and_not_at_what_came_after_it(ws, monke
     assert left.more["judged_at"] == {str(ws["accounts"].id): str(at)}
     # At the next cut the row is gone.
     ws["transfers"].append([{"account": "a"}])
-    with pytest.raises(PullError, match="1 rows break relation"):
+    with pytest.raises(PullError, match="1 row breaks relation"):
         ws.pull("counts")
 
 
