@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
@@ -17,6 +17,8 @@ from bench.timing import alternate, settle
 from trueline.chain import Chain, Folder
 from trueline.chain.branch import Branch
 from trueline.chain.events import ExecuteTransform, TransformInput
+from trueline.chain.head_state import Position
+from trueline.chain.instant import Instant
 from trueline.chain.sources import SqlQueryStep
 from trueline.dataset.append.intake import whole_schema
 from trueline.dataset.definition import vocabulary
@@ -24,11 +26,15 @@ from trueline.dataset.derivation import Derivation, KeyKind
 from trueline.errors import ObjectMissing
 from trueline.identity import DatasetId, Multihash
 from trueline.workspace.creation import CreationPlan, make
+from trueline.workspace.cuts.cut import Cut
+from trueline.workspace.cuts.log import FOLD, CutLog
 from trueline.workspace.snapshot.histories import ChainHistory
 from trueline.workspace.snapshot.search import Search
 
 SHORT = 100
 MOST = 3.0
+# Nine thousand of them are folded, the others are objects of their own.
+CUTS = 10_500
 NOTE = (
     "snapshots: two roots and two derived datasets over them; heads are looked at again each time. Far "
     "behind: one was stopped halfway, so that the others are searched back to there."
@@ -70,7 +76,8 @@ def _whole(run: Run, short: int, long: int) -> Row:
     ratio = taken["many"].median / taken["few"].median
     return Row(
         "snapshots",
-        "ws.snapshot of two roots and a derived dataset, with its lease",
+        f"ws.snapshot of two roots and a derived dataset, with its lease; {min(long, CUTS):,} cuts, "
+        f"of them {max(min(long, CUTS) // FOLD - 1, 0) * FOLD:,} folded",
         duration(taken["many"], f"{long:,} commits: "),
         duration(taken["few"], f"{short:,}: "),
         ratio,
@@ -100,7 +107,28 @@ def _shop(run: Run, commits: int) -> Iterator[tl.Workspace]:
             put = derived.chain.store.put(Folder.CHECKPOINTS, b"checkpoint %d" % number)
             assert put == event.new_checkpoint.physical_hash
             derived.chain.store.sync()
+            recorded(workspace, (root, slow), min(commits, CUTS))
         yield workspace
+
+
+def recorded(workspace: tl.Workspace, roots: Sequence[tl.Dataset], count: int) -> None:
+    """Put as many cuts as pulls would have recorded, the last at the heads, and fold the old ones."""
+    objects, time = workspace._location.cuts(), Instant.now()  # noqa: SLF001
+    for number in range(1, count + 1):
+        positions = {}
+        for root in roots:
+            tail = root.chain.tail()
+            assert tail is not None
+            entry = root.chain.entry_number(tail.sequence_number * number // count)
+            assert entry is not None
+            positions[root.id] = Position(entry.hash, entry.last_offset)
+        cut = Cut(positions, number, time)
+        assert objects.put_new(f"cut/{number}", cut.to_bytes(), durable=False)
+    log = CutLog.of(workspace)
+    assert log.fold() == max(count // FOLD - 1, 0)
+    newest = log.newest()
+    assert newest.number == count
+    assert all(newest[root.id].block == root.head for root in roots)
 
 
 def _derived(workspace: tl.Workspace, root: tl.Dataset) -> tl.Dataset:

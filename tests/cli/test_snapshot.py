@@ -44,6 +44,27 @@ def test_snapshot_shows_the_commit_of_each_dataset_where_they_agree(run, shop):
     assert (refused.code, refused.error["code"]) == (2, "NoCommonCut")
 
 
+def test_a_snapshot_is_of_a_time(run, shop):
+    with tl.open(shop) as ws:
+        after, before = (str(commit.system_time) for commit in list(ws["transfers"].log())[:2])
+    assert run("-C", shop, "snapshot", "transfers", "--at", before, "--json").json["cut"] == {"transfers": 2}
+    assert run("-C", shop, "snapshot", "transfers", "--at", after, "--json").json["cut"] == {"transfers": 4}
+    refused = run("-C", shop, "snapshot", "credits", "debits", "--at", before, "--json")
+    assert (refused.code, refused.error["code"]) == (2, "NoCommonCut")
+
+
+@pytest.mark.contract("cut:P14")
+def test_a_snapshot_brings_laggards_to_the_newest_cut_and_not_beyond_it(run, shop):
+    with tl.open(shop) as ws:
+        bank = Bank(ws)
+        bank.transfer(1)
+        with bank.computing():
+            done = run("-C", shop, "snapshot", *VIEWS, "--advance", "--json")
+        assert (done.code, done.json["cut"]) == (0, {"transfers": 4})
+        assert run("-C", shop, "snapshot", *VIEWS, "--json").json["cut"] == {"transfers": 4}
+        assert ws["transfers"].chain.tail().last_offset == 5
+
+
 def test_a_snapshot_is_tagged_and_read_again(run, shop):
     assert "tagged q3" in run("-C", shop, "snapshot", "credits", "debits", "--tag", "q3").out
     assert run("-C", shop, "tag", "q4", "credits", "debits").code == 0

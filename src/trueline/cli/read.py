@@ -256,7 +256,7 @@ def _parameters(given: list[str]) -> dict[str, object]:
 def _answer(here: Session, view: View, number: int, *, none: str = "") -> None:
     """Show rows to people, or as a document: where they come from, columns, rows, whether there are more.
 
-    `none` is what to say where there are no rows.
+    A query over several datasets says at which cut it reads them. `none` is what to say of no rows.
     """
     table = (view.limit(number + 1) if number else view).to_arrow()
     more = bool(number) and table.num_rows > number
@@ -272,9 +272,12 @@ def _answer(here: Session, view: View, number: int, *, none: str = "") -> None:
             shown.say(f"… more rows are not shown; -n {number * 10} shows more, -n 0 all", "faint")
         if view.origins:
             shown.say(", ".join(str(origin) for origin in view.origins.values()), "faint")
+        if view.read_at:
+            shown.say(f"read at one snapshot: cut {view.read_at}", "faint")
 
     document = {
         "origins": dict(view.origins),
+        "cut": view.read_at or None,
         "columns": [{"name": column.name, "type": str(column.type)} for column in view.schema],
         "rows": rows,
         "more": more,

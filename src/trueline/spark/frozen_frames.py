@@ -41,7 +41,7 @@ def freeze(
     frame: DataFrame,
     order_by: Sequence[str] | None = None,
     origins: Mapping[str, Origin] | None = None,
-    note: str = "",
+    read_at: str = "",
     place: SharedPlace | None = None,
 ) -> FrozenFrame:
     """Return the rows of a frame as a source, sorted by columns or as they come the first time."""
@@ -56,7 +56,7 @@ def freeze(
             if order_by
             else frame
         )
-    return FrozenFrame(ordered, schema, dict(origins or {}), note, place)
+    return FrozenFrame(ordered, schema, dict(origins or {}), read_at, place)
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ class FrozenFrame:
         frame: DataFrame,
         schema: pa.Schema,
         origins: Mapping[str, Origin],
-        note: str = "",
+        read_at: str = "",
         place: SharedPlace | None = None,
     ) -> None:
         self.frame = frame
-        self.note = note
+        self.read_at = read_at
         self.schema = schema
         self.origins = origins
         self.ordinal: str | None = None
@@ -129,7 +129,7 @@ class FrozenFrame:
         known = self._frozen
         how = "not computed yet" if known is None else f"frozen, {known.rows:,} rows"
         made_from = f" of {', '.join(map(str, self.origins.values()))}" if self.origins else ""
-        made_from += f", {self.note}" if self.note else ""
+        made_from += f", read at one snapshot: {self.read_at}" if self.read_at else ""
         return [f"Spark frame{made_from} ({how})"]
 
     def sent_along(self) -> HeldRows:

@@ -39,13 +39,13 @@ class Engine(Protocol):
         frame: Any,
         order_by: Sequence[str] | None = None,
         origins: Mapping[str, Origin] | None = None,
-        note: str = "",
+        read_at: str = "",
         place: Callable[[], Any] | None = None,
     ) -> RowSource:
         """Return the rows of a frame in a fixed order: by these columns, or as they come the first time.
 
-        `note` is what `explain` adds about where they come from. A frame is computed when its rows are first
-        read, and once (decision 3): on a cluster in the store that `place` returns, if all machines see it.
+        `read_at` is the cut of the snapshot that it reads, if it reads one. A frame is computed when its rows
+        are first read, and once (decision 3): on a cluster in the store of `place`, if all machines see it.
         """
 
     def lend(self, node: Node, place: Callable[[], Any]) -> None:

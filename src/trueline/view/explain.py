@@ -10,7 +10,7 @@ from trueline.view.execute import row_count, serial
 from trueline.view.execute.dispatch import IN_PROCESS, EngineChoice
 from trueline.view.origin import ColumnOrigin
 from trueline.view.plan.cache import Cache
-from trueline.view.plan.node import Node, Want, once_a_walk
+from trueline.view.plan.node import Node, Want, once_a_walk, steps
 from trueline.view.plan.sources import SourceScan
 
 if TYPE_CHECKING:
@@ -75,6 +75,13 @@ def likely_rows(node: Node) -> int | None:
         noted: int | None = getattr(node.source, "noted_count", None)
         return noted
     return node.count_rows([likely_rows(each) for each in node.inputs])
+
+
+def read_at(node: Node) -> str:
+    """Return the cut of the snapshot that a query reads, as it is printed; "" if there is none or several."""
+    scans = [each for each in steps(node) if isinstance(each, SourceScan)]
+    found = {at for each in scans if (at := getattr(each.source, "read_at", ""))}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _column(node: Node, index: int) -> str:

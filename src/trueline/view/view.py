@@ -47,8 +47,8 @@ class View(Verbs, ViewHints):
 
     >>> view.columns, view.row_count, view.can_shuffle, view.origins, view.removed, dict(view.bad)
     (('city', 'price'), 2, True, {}, 0, {})
-    >>> view.schema["price"].type, view.origin("price").column
-    (float64, 'price')
+    >>> view.schema["price"].type, view.origin("price").column, view.node.schema.names, view.read_at
+    (float64, 'price', ('city', 'price'), '')
     """
 
     __slots__ = ("_choice", "_node", "_spark")
@@ -228,6 +228,11 @@ class View(Verbs, ViewHints):
     def origins(self) -> Mapping[str, Origin]:
         """Exactly which records it rests on: by dataset, the commit and the last offset."""
         return self._node.origins
+
+    @property
+    def read_at(self) -> str:
+        """The cut at which a query reads several datasets, as `trueline sql --cut` takes it; else no text."""
+        return explain.read_at(self._node)
 
     @property
     def removed(self) -> int:
@@ -491,9 +496,5 @@ class View(Verbs, ViewHints):
 
     @property
     def node(self) -> Node:
-        """The plan of it, for engines that run it elsewhere.
-
-        >>> View.range(9).limit(2).node.schema.names
-        ('n',)
-        """
+        """The plan of it, for engines that run it elsewhere."""
         return self._node

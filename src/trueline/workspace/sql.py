@@ -48,7 +48,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     read = _read_at(workspace, tables, at)
     views = {table.name: _view(workspace, table, read) for table in tables}
     spark, room = engine(), workspace._spark.first
-    note = f"read at one snapshot: {read.shown_cut}" if isinstance(read, WorkspaceSnapshot) else ""
+    read_at = read.shown_cut if isinstance(read, WorkspaceSnapshot) else ""
     origins: dict[str, Origin] = {
         name: origin for name, view in views.items() for origin in view.origins.values()
     }
@@ -62,7 +62,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
             found = pa.table({"": pa.nulls(frame.count())}).select([])
             room.release(session)
             return View(Memory(found), workspace._spark.session)
-        source = spark.freeze(frame, None, origins, note, _place(workspace, tables))
+        source = spark.freeze(frame, None, origins, read_at, _place(workspace, tables))
     except BaseException as error:
         room.release(session)
         if isinstance(error, QueryError) and (empty := [n for n, v in views.items() if not v.columns]):

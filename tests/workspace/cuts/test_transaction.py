@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -476,32 +477,44 @@ class Bank:
             assert (after.reset, after.broken) == (frozenset(), ())
 
 
+def scheduled(seed):
+    """One schedule, which everything is passed after; returns how many cuts and transactions there were."""
+    bank = Bank(seed)
+    for _ in range(25):
+        bank.step()
+    bank.depth = 9  # nobody interrupts from here on
+    for held, left in bank.open:
+        for name in left:
+            bank.add(name)
+            bank.appended.setdefault(held.id, {})[name] = bank.lake.roots[name].last_offset
+        held.close()
+        bank.done.append(bank.appended.pop(held.id))
+    last = bank.lake.log().record(bank.roots)
+    heads = [bank.lake.roots[name].last_offset for name in bank.roots]
+    assert offsets(last, *bank.roots) == heads, f"seed {seed}: everything is passed in the end"
+    assert bank.lake.log().intents.read() == {}, f"seed {seed}"
+    try:
+        bank.check()
+    except AssertionError as error:
+        raise AssertionError(f"seed {seed}") from error
+    return last.number, len(bank.done)
+
+
 @pytest.mark.contract("cut:P3")
 def test_no_schedule_tears_a_transaction_or_takes_a_cut_back():
-    cuts = finished = 0
-    for seed in range(150):
-        bank = Bank(seed)
-        for _ in range(25):
-            bank.step()
-        bank.depth = 9  # nobody interrupts from here on
-        for held, left in bank.open:
-            for name in left:
-                bank.add(name)
-                bank.appended.setdefault(held.id, {})[name] = bank.lake.roots[name].last_offset
-            held.close()
-            bank.done.append(bank.appended.pop(held.id))
-        last = bank.lake.log().record(bank.roots)
-        heads = [bank.lake.roots[name].last_offset for name in bank.roots]
-        assert offsets(last, *bank.roots) == heads, f"seed {seed}: everything is passed in the end"
-        assert bank.lake.log().intents.read() == {}
-        try:
-            bank.check()
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}") from error
-        cuts += last.number
-        finished += len(bank.done)
-    assert cuts > 500
-    assert finished > 300
+    cuts, finished = zip(*map(scheduled, range(150)), strict=True)
+    assert sum(cuts) > 500
+    assert sum(finished) > 300
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.contract("cut:P3")
+def test_no_schedule_does_for_long(soak_minutes):
+    seed, end = random.SystemRandom().randrange(1 << 40), time.monotonic() + 60 * soak_minutes
+    while time.monotonic() < end:
+        scheduled(seed)
+        seed += 1
 
 
 # --- in a workspace, and across processes ---------------------------------------------------

@@ -16,12 +16,13 @@ from trueline import console
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.store import Folder
 from trueline.cli.app import run
-from trueline.errors import NoCommonCut, PullError, QueryError
+from trueline.errors import NoCommonCut, PullError, QueryError, StalePlan
 from trueline.run import current
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import Dependencies
 from trueline.workspace.derive.redefine import OnChange, redefine
 from trueline.workspace.derive.rest import Origins, RootOrder, newest_cut_at, rest_at
+from trueline.workspace.pull.going import GoingTo, going_to
 
 COLUMNS = {"account": pa.string(), "total": pa.float64()}
 ROW = pa.table({"account": ["a"], "total": [1.0]})
@@ -218,31 +219,137 @@ def test_a_damaged_root_is_reported_once_and_stops_its_readers_alone(bank):
     assert [report[name].rows for name in ("credits", "debits", "balances")] == [2, 2, 0]
 
 
-@pytest.mark.contract("cut:P4")
-def test_a_dataset_that_joins_two_groups_of_roots_is_read_with_both_or_says_what_to_pull(ws):
+@pytest.fixture
+def strangers(ws):
+    """Datasets over two roots, pulled apart: those over one were never where those over the other are."""
     for name in ("x", "y"):
         ws.create(name).append(ROW)
-    derived(ws, of_x=["x"], also_x=["x"], of_y=["y"])
+    derived(ws, of_x=["x"], also_x=["x"], of_y=["y"], also_y=["y"])
     with computing(counted):
-        ws.pull("of_x")
-        # Strangers so far: the roots of one move on while nobody stops for the other.
-        ws["x"].append(ROW)
-        ws.pull("also_x")
+        ws.pull()
+        for root, name in (("y", "also_y"), ("x", "of_x"), ("x", "also_x"), ("y", "also_y")):
+            ws[root].append(ROW)
+            ws.pull(name)
         ws.pull("of_y")
-        derived(ws, joined=["x", "y"])
-        for name in ("x", "y"):
-            ws[name].append(ROW)
-        ws.pull("joined")
-        # It stopped where each of them is, which is at no one cut: of_y was never where of_x is.
-        assert ws.snapshot("joined", "of_x")["joined"].count() == 1
-        assert ws.snapshot("joined", "of_y")["joined"].count() == 1
-        with pytest.raises(NoCommonCut) as caught:
-            ws.snapshot("joined", "of_x", "of_y")
-        assert "pull" in caught.value.remedy
-        ws.pull(*re.findall(r"'(\w+)'", caught.value.remedy))
-        snap = ws.snapshot("joined", "of_x", "of_y")
-        totals = {name: snap[name].to_arrow()["total"].to_pylist() for name in ("joined", "of_x", "of_y")}
-        assert totals == {"joined": [5.0], "of_x": [3.0], "of_y": [2.0]}
+    return ws
+
+
+STRANGERS = ("of_x", "also_x", "of_y", "also_y")
+
+
+def totals(ws, *names):
+    """The cut of a snapshot, and what it shows: each dataset counts the rows of what it reads."""
+    snap = ws.snapshot(*names)
+    return dict(snap.cut), {name: snap[name].to_arrow()["total"].to_pylist() for name in names}
+
+
+@pytest.mark.contract("cut:P13")
+def test_strangers_that_a_new_dataset_joins_come_along_and_are_read_with_it(strangers):
+    ws = strangers
+    derived(ws, joined=["x", "y"])
+    plan = ws.plan("joined")
+    assert {stage.dataset: stage.along_with for stage in plan} == {"joined": ()} | dict.fromkeys(
+        STRANGERS, ("joined",)
+    )
+    assert "comes along: joined could not be read" in plan.explain()
+    assert plan.to_dict()["stages"][0]["along_with"] == ["joined"]
+    with computing(counted):
+        report = ws.pull("joined")
+    assert {each.dataset for each in report} == {"joined", *STRANGERS}
+    cut, found = totals(ws, "joined", *STRANGERS)
+    assert cut == {"x": 2, "y": 2}
+    assert found == {"joined": [6.0]} | {name: [3.0] for name in STRANGERS}
+    assert ws["joined"].chain.tail().last_offset == 0, "one transaction, after those that came along"
+    # From here on they are one group: each stops where the others are.
+    with computing(counted):
+        for root, name in (("y", "also_y"), ("x", "of_x"), ("x", "also_x"), ("y", "joined")):
+            ws[root].append(ROW)
+            assert [each.dataset for each in ws.pull(name)] == [name]
+            ws.snapshot("joined", *STRANGERS)
+
+
+@pytest.mark.contract("cut:P13")
+def test_a_plan_with_those_that_come_along_is_carried_out_as_it_is(strangers):
+    derived(strangers, joined=["x", "y"])
+    plan = strangers.plan("joined")
+    with computing(counted):
+        strangers["x"].append(ROW)
+        with pytest.raises(StalePlan):
+            strangers.pull(plan)
+        report = strangers.pull(strangers.plan("joined"))
+    assert {each.dataset for each in report} == {"joined", *STRANGERS}
+    assert totals(strangers, "joined", *STRANGERS)[0] == {"x": 3, "y": 2}
+
+
+def test_a_full_refresh_is_of_what_was_named_and_not_of_those_that_come_along(strangers):
+    derived(strangers, joined=["x", "y"])
+    with computing(counted):
+        report = strangers.pull("joined", full_refresh=True)
+    found = {each.dataset: (each.differed, each.not_refreshed) for each in report}
+    assert found == {"joined": (False, "")} | dict.fromkeys(STRANGERS, (None, ""))
+
+
+def test_strangers_that_have_a_common_cut_stay_where_they_are(strangers):
+    with computing(counted):
+        strangers.pull()
+        strangers["x"].append(ROW)
+        strangers.pull("of_x")
+        derived(strangers, joined=["x", "y"])
+        strangers["y"].append(ROW)
+        assert [each.dataset for each in strangers.pull("joined")] == ["joined"]
+    assert totals(strangers, "joined", *STRANGERS)[0] == {"x": 2, "y": 2}
+
+
+@pytest.mark.contract("cut:P13")
+def test_a_dataset_that_joins_strangers_by_a_new_definition_brings_them_along(strangers):
+    made, schema = by_hand(strangers, "select * from also_x, y", ["x", "y"], columns=COLUMNS)
+    redefine(strangers, strangers["also_x"], made, schema, OnChange.REBUILD)
+    with computing(counted):
+        strangers.pull("also_x")
+    cut, found = totals(strangers, *STRANGERS)
+    assert (cut, found["also_x"], found["of_y"]) == ({"x": 2, "y": 2}, [6.0], [3.0])
+
+
+@pytest.mark.contract("derive:V20")
+@pytest.mark.contract("cut:P12")
+def test_a_stranger_that_cannot_come_along_stops_nobody_and_says_what_to_pull(strangers):
+    def result(name, inputs):
+        if name == "of_y":
+            raise ZeroDivisionError("no")
+        return counted(name, inputs)
+
+    derived(strangers, joined=["x", "y"])
+    strangers["y"].append(ROW)
+    with computing(result), pytest.raises(PullError) as failed:
+        strangers.pull("joined")
+    assert set(failed.value.report.errors) == {"of_y"}
+    others = [name for name in STRANGERS if name != "of_y"]
+    assert totals(strangers, "joined", *others)[0] == {"x": 2, "y": 3}
+    with pytest.raises(NoCommonCut) as caught:
+        strangers.snapshot("joined", *STRANGERS)
+    with computing(counted):
+        strangers.pull(*re.findall(r"'(\w+)'", caught.value.remedy))
+    assert totals(strangers, "joined", *STRANGERS)[1]["of_y"] == [4.0]
+
+
+@pytest.mark.contract("cut:P13")
+def test_a_pull_that_does_not_know_of_a_new_dataset_stops_where_its_own_is_brought(strangers):
+    strangers.create("z").append(ROW)
+    derived(strangers, of_z=["z"])
+    with computing(counted):
+        strangers.pull("of_z")
+    known, log = Dependencies.of(strangers), CutLog.of(strangers)
+    derived(strangers, joined=["x", "z"])
+    others, place = Dependencies.of(strangers), GoingTo.of(strangers)
+    strangers["z"].append(ROW)
+    first = log.record([strangers["z"].id])
+    # Somebody who knows of it brings strangers along to a cut; who began before goes further.
+    with going_to(place, log, others, ["joined"], first) as route:
+        assert set(route.along) == {"of_x", "also_x", "of_z"}
+        strangers["z"].append(ROW)
+        second = log.record([strangers["z"].id])
+        with going_to(place, log, known, ["of_z"], second) as own:
+            assert [each.number for each in own.stops["of_z"]] == [first.number, second.number]
 
 
 def test_a_pull_of_all_passes_over_datasets_that_lost_their_name_to_a_new_chain(ws):

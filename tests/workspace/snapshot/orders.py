@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Any
 
 from tests.workspace.snapshot.model import ModelBlock
@@ -112,6 +113,29 @@ def schedules(
             raise
     found.states = len(known)
     return found
+
+
+def one_of_them(
+    world: World,
+    cast: Callable[[World], Iterable[Actor]],
+    at_end: Callable[[World], object],
+    *,
+    chance: Random,
+    crashes: int = 0,
+) -> None:
+    """Run actors in one order that chance chooses, where there are too many to look at all of them."""
+    taken: list[tuple[int, str]] = []
+    run = Schedule(world.again(), cast(world), crashes)
+    try:
+        while choices := run.choices:
+            # Deaths are rare, or nobody gets anywhere.
+            alive = [choice for choice in choices if choice[1] != "dies"]
+            taken.append(chance.choice(choices if chance.random() < 0.05 else alive))
+            run.take(taken[-1])
+        at_end(run.world)
+    except Wrong as wrong:
+        wrong.add_note(f"after {taken}")
+        raise
 
 
 def finish(world: World, actor: Actor) -> Any:

@@ -365,8 +365,14 @@ def _made(
     own = looks[name]
     origin, under = origin_of(world, name, cut, definitions)
     last = next((b for b in reversed(own[ModelDataset(list(own)).definition :]) if b.is_data), None)
+    if last is not None:
+        here = {each: {b.hash for b in looks[each]} for each in last.taken}
+        if any(block not in here[each] for each, (block, _) in last.taken.items()):
+            return None  # an input was reset: a pull refuses
     if last is not None and last.made_under == under:
         before = world.origins[last.hash]
+        if before.keys() != origin.keys():
+            return None  # so was a root behind one
         if all(at.offset <= origin[root].offset for root, at in before.items()) is False or before == origin:
             return True
     taken, terms = {}, []

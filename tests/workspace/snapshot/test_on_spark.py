@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 import trueline as tl
 from bench import agreement
@@ -56,11 +57,14 @@ def test_queries_frames_and_commands_read_where_datasets_agree(ws, spark, run): 
 
     # A query over several datasets reads one snapshot; each by its head shows money that is not there.
     answer = ws.sql(TOTAL)
-    assert "read at one snapshot" in answer.explain()
+    assert f"read at one snapshot: {answer.read_at}" in answer.explain()
+    assert answer.filter("total = 0").read_at == ws.snapshot("credits", "debits").shown_cut
     assert answer.to_arrow().to_pylist() == [{"total": 0}]
     assert ws.sql(TOTAL, at="head").to_arrow().to_pylist() == [{"total": 13 + 14}]
     assert ws.sql(TOTAL, at="cut:1").to_arrow().to_pylist() == [{"total": 0}]
-    assert "one snapshot" not in ws.sql("select count(*) as n from credits").explain()
+    alone = ws.sql("select count(*) as n from credits")
+    assert "one snapshot" not in alone.explain()
+    assert alone.read_at == ws.sql(TOTAL, at="head").read_at == ""
     with pytest.raises(DatasetNotFound, match="not in this snapshot"):
         first.sql("select * from transfers")
     assert first.sql("select count(*) as n from credits where account >= :least", least=0).to_arrow()[
@@ -86,12 +90,20 @@ def test_queries_frames_and_commands_read_where_datasets_agree(ws, spark, run): 
     rows = first["credits"].to_arrow()["credit"].to_pylist()
     for cut in (text, "1"):
         assert sorted(row.credit for row in frame.option("cut", cut).load().collect()) == sorted(rows)
+    with pytest.raises(PySparkException, match="a stream cannot be read 'at' a commit or a 'cut'"):
+        stream = other.readStream.format("trueline").option("workspace", ws.location)
+        query = stream.option("dataset", "transfers").option("cut", "1").load().writeStream.format("noop")
+        query.trigger(availableNow=True).start().awaitTermination()
     with pytest.raises(InputError, match="'at' and 'cut' exclude each other"):
         Asked.of({"workspace": ws.location, "dataset": "credits", "at": "2026-01-01", "cut": "1"})
 
-    # And from the command line.
+    # And from the command line, which says where it reads.
     done = run("-C", ws.location, "sql", TOTAL, "--cut", "1", "--json")
-    assert done.json["rows"] == [{"total": 0}]
+    assert (done.json["rows"], done.json["cut"]) == ([{"total": 0}], first.shown_cut)
+    newest = ws.snapshot("credits", "debits").shown_cut
+    assert f"read at one snapshot: cut {newest}" in run("-C", ws.location, "sql", TOTAL).out
+    alone = run("-C", ws.location, "sql", "select count(*) as n from credits", "--json")
+    assert alone.json["cut"] is None
     with pytest.raises(NoCommonCut):
         ws.snapshot(*QUERIES, cut=3)
 

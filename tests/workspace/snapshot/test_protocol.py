@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
+import time
+
 import pytest
 
-from tests.workspace.snapshot.orders import expire, finish, schedules
+from tests.workspace.snapshot.orders import expire, finish, one_of_them, schedules
 from tests.workspace.snapshot.protocol import (
     BANK,
     World,
@@ -210,6 +213,17 @@ LARGE = {
             reading(w, ("credits", "debits"), 2),
         ],
     ),
+    "gc, a puller, a reset, a reader": (
+        ("transfers", "credits"),
+        1,
+        lambda w: [
+            append("transfers"),
+            resetting("transfers", 2),
+            pulling(w, ["credits"]),
+            collecting(),
+            reading(w, ("transfers", "credits")),
+        ],
+    ),
     "a transaction, a pull, a reader": (
         FX,
         1,
@@ -235,6 +249,98 @@ LARGE = {
 def test_no_order_of_more_of_them_does_either(name):
     datasets, crashes, cast = LARGE[name]
     assert all_orders(bank(*datasets), cast, crashes=crashes, most=3_000_000).ends > 1
+
+
+# Casts of which chance chooses orders: all of them would be too many.
+CROWDS = {
+    "gc, two pullers, a reset, a reader": (
+        ("transfers", "credits", "debits"),
+        lambda w: [
+            append("transfers"),
+            resetting("transfers", 2),
+            pulling(w, ["credits"]),
+            pulling(w, ["debits"]),
+            collecting(),
+            collecting(),
+            reading(w, ("transfers", "credits", "debits"), 2),
+        ],
+    ),
+    "gc, a puller, a definition, a reader": (
+        SMALL,
+        lambda w: [
+            append("transfers"),
+            redefine("credits"),
+            pulling(w, ["balances"]),
+            collecting(),
+            reading(w, ("transfers", "credits", "debits"), 2),
+        ],
+    ),
+    "three pullers, a transaction, a reader": (
+        (*FX, "rates"),
+        lambda w: [
+            transaction("transfers", "fx"),
+            append("fx"),
+            pulling(w, ["credits"]),
+            pulling(w, ["rates"]),
+            pulling(w, ["worth"]),
+            reading(w, ("credits", "worth", "rates"), 2),
+        ],
+    ),
+    "everybody": (
+        tuple(BANK),
+        lambda w: [
+            transaction("transfers", "fx"),
+            append("transfers"),
+            *(pulling(w, [name]) for name in ("balances", "worth", "rates")),
+            collecting(),
+            waiting(w, "transfers", ("credits", "debits")),
+            reading(w, ("balances", "worth", "rates")),
+        ],
+    ),
+}
+
+
+def crowded(name, chance, mutant=""):
+    datasets, cast = CROWDS[name]
+
+    def at_end(world):
+        if not world.has_reset:
+            agreed(world)
+        settled(world)
+
+    def with_mutant(world):
+        return [*cast(world), reading(world, SMALL[:3], 2, mutant)] if mutant else cast(world)
+
+    one_of_them(bank(*datasets), with_mutant, at_end, chance=chance, crashes=chance.randint(0, 2))
+
+
+@pytest.mark.parametrize("name", CROWDS)
+def test_no_order_of_a_crowd_does_either(name):
+    chance = random.Random(15)
+    for _ in range(200):
+        crowded(name, chance)
+
+
+@pytest.mark.parametrize("mutant", ["heads", "no lease"])
+def test_some_order_of_a_crowd_shows_each_mistake(mutant):
+    chance, crowd = random.Random(16), next(iter(CROWDS))
+    with pytest.raises(Wrong, match={"heads": "torn reading", "no lease": "was collected"}[mutant]):
+        for _ in range(2_000):
+            crowded(crowd, chance, mutant)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", CROWDS)
+def test_no_order_of_a_crowd_does_for_long(name, soak_minutes):
+    seed, end = random.SystemRandom().randrange(1 << 40), time.monotonic() + 60 * soak_minutes
+    chance = random.Random(seed)
+    try:
+        while time.monotonic() < end:
+            crowded(name, chance)
+    except BaseException as error:
+        error.add_note(f"again: chance = random.Random({seed})")
+        raise
 
 
 MUTANTS = {

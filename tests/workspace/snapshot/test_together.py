@@ -81,6 +81,14 @@ class Branches(Bank):
     def debtors(self):
         self.puller().pull("debits")
 
+    def pairers(self):
+        self.puller().pull("paired")
+
+    def late_debtors(self):
+        """More is appended before the debits are pulled, so that they go further."""
+        self.transact()
+        self.debtors()
+
     def acked(self):
         """Append, and look whether it is visible; whoever reads after that, wherever, has to see it."""
         commit = self.transact()
@@ -155,10 +163,8 @@ class Pulls(Branches):
     def debtors(self):
         self.pulled("debits")
 
-    def late_debtors(self):
-        """More is appended before the debits are pulled, so that they go further."""
-        self.transact()
-        self.pulled("debits")
+    def pairers(self):
+        self.pulled("paired")
 
     def pulled(self, *names):
         # Who is interrupted holds locks of its own process.
@@ -189,6 +195,10 @@ PULLS = [
     ("late_debtors", "creditors"),
     ("everybody", "transact"),
     ("everybody", "read"),
+    ("everybody", "sweep"),
+    ("sweep", "creditors"),
+    ("pairers", "late_debtors"),
+    ("late_debtors", "pairers"),
     ("transact", "everybody"),
     ("read", "everybody"),
     ("acked", "creditors"),
@@ -243,6 +253,37 @@ def test_real_pulls_leave_a_common_cut_that_is_not_older_than_the_laggard(pulls,
     assert interrupt(pulls, operations, outer, inner, every=step, first=step // 2) > 2
 
 
+THREE = [("creditors", "late_debtors", "pairers"), ("pairers", "creditors", "late_debtors")]
+
+
+@pytest.mark.parametrize("pulls", [FILES], indirect=True)
+@pytest.mark.parametrize("names", THREE)
+def test_three_real_pulls_inside_of_each_other_leave_one_too(pulls, monkeypatch, names):
+    inside_of_each_other(pulls, Operations(monkeypatch), names, places=3)
+
+
+def inside_of_each_other(pulls, operations, names, *, places):
+    """The second pulls at an operation of the first, and the third at one of the second; some of them die."""
+    works = [partial(pulls.elsewhere, name) for name in names]
+    pulls.transact()
+    first, second = (operations.run(work) for work in works[:2])
+    for number, at in enumerate(range(1, first, first // places)):
+        for then in range(1, second, second // places):
+            dies, too = (number + then) % 3 == 1, (number + then) % 3 == 2
+            pulls.transact()
+            inner = partial(operations.run, works[1], then, works[2], dies=too)
+            operations.run(works[0], at, inner, dies=dies)
+            pulls.read()
+            pulls.settle()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("names", THREE)
+def test_three_real_pulls_inside_of_each_other_at_more_places(pulls, monkeypatch, names):
+    inside_of_each_other(pulls, Operations(monkeypatch), names, places=20)
+
+
 @pytest.mark.contract("cut:P9")
 @pytest.mark.parametrize("branches", [OBJECTS], indirect=True)
 def test_a_write_is_acknowledged_when_it_is_visible(branches, monkeypatch):
@@ -288,10 +329,11 @@ def test_nothing_is_torn_at_each_operation(branches, monkeypatch, outer, inner):
         assert branches.torn > 0, "heads differed meanwhile, or nothing was shown"
 
 
-DEEDS = ("everybody", "creditors", "debtors", "transact", "read", "sweep", "acked")
-# Writers of one dataset take turns, and who is interrupted holds its turn; so do real pulls.
-TURNS = [{"transact", "acked"}]
-TURNS_OF_PULLS = [*TURNS, {"everybody", "creditors"}, {"everybody", "debtors"}]
+PULLERS = ("creditors", "debtors", "late_debtors", "pairers")
+DEEDS = ("everybody", *PULLERS, "transact", "read", "sweep", "acked")
+# Writers of one dataset take turns, and who is interrupted holds its turn; so do real pulls of one dataset.
+TURNS = [{"transact", "acked"}, {"transact", "late_debtors"}, {"acked", "late_debtors"}]
+TURNS_OF_PULLS = [*TURNS, {"debtors", "late_debtors"}, *({"everybody", each} for each in PULLERS)]
 
 
 @pytest.mark.soak

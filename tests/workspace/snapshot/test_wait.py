@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 import pickle
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +17,8 @@ import trueline as tl
 from tests.workspace.snapshot.bank import VIEWS, Bank, summed
 from trueline.errors import CutGone, InputError, NothingShared, WaitTimeout
 from trueline.workspace.snapshot.wait import WATCHER, ReachWatcher
+
+ROOT = Path(__file__).parents[3]
 
 
 def rows(view):
@@ -204,43 +209,86 @@ def test_a_place_that_does_not_answer_is_looked_at_again():
 
 
 READER = """
-import sys, trueline as tl
+import json, sys, trueline as tl
 for line in sys.stdin:
-    with tl.open(line.strip()) as ws, ws.snapshot("credits", "debits") as snap:
-        print(snap.cut["transfers"], flush=True)
+    with tl.open(line.strip()) as ws, ws.snapshot("transfers", "credits", "debits") as snap:
+        rows = {name: snap[name].to_arrow().to_pylist() for name in snap}
+        print(json.dumps([snap.cut["transfers"], rows]), flush=True)
+"""
+PULLER = """
+import sys, trueline as tl
+from tests.workspace.snapshot.bank import Bank
+for line in sys.stdin:
+    with tl.open(line.strip()) as ws:
+        bank = Bank(ws)
+        with bank.computing():
+            print(ws.pull("credits", "debits")["debits"].rows, flush=True)
 """
 # A workspace has so many commits, since each of them is computed from all before it here.
 COMMITS = 20
+# By pulls of this process, by pulls of another, and by a puller that moves one head after the other.
+HERE, ELSEWHERE, BY_HAND = range(3)
+
+
+class Other:
+    """A process that does something with the workspace that is written to it, and answers by a line."""
+
+    def __init__(self, script):
+        paths = os.pathsep.join(["src", "."] + [each for each in sys.path if each])
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        command = [sys.executable, "-c", script]
+        self.process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": paths}, **pipes)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
+
+    def ask(self, workspace):
+        self.process.stdin.write(f"{workspace.location}\n")
+        self.process.stdin.flush()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        assert line, "the process has died"
+        return json.loads(line)
 
 
 def acknowledged(folder, times):
     """Append, wait, and let a reader in another process read after each wait."""
-    command = [sys.executable, "-c", READER]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+    with Other(READER) as reader, Other(PULLER) as puller:
         for number in range(times // COMMITS):
             with tl.open(folder / str(number), create=True) as workspace:
                 workspace.config.set("storage.durable", "false")
-                _acknowledge(Bank(workspace), reader, by_pulls=number % 2 == 0)
-        reader.stdin.close()
+                _acknowledge(Bank(workspace), reader, puller, number % 3)
 
 
-def _acknowledge(bank, reader, *, by_pulls):
+def _acknowledge(bank, reader, puller, how):
     def pull():
-        if by_pulls:
+        if how == HERE:
             bank.workspace.pull("credits", "debits")
-        else:
+        elif how == BY_HAND:
             bank.tell(bank.record(*VIEWS), "credits", "debits")
+        else:
+            puller.ask(bank.workspace)
+            puller.answer()
 
     with bank.computing():
         for _ in range(COMMITS):
             commit = bank.transfer(1)
-            puller = threading.Thread(target=pull)
-            puller.start()
+            pulling = threading.Thread(target=pull)
+            pulling.start()
             commit.wait("credits", "debits", timeout=60)
-            reader.stdin.write(f"{bank.workspace.location}\n")
-            reader.stdin.flush()
-            assert int(reader.stdout.readline()) >= commit.offsets.start
-            puller.join()
+            reader.ask(bank.workspace)
+            offset, found = reader.answer()
+            assert offset >= commit.offsets.start
+            amounts = [row["amount"] for row in found.pop("transfers")]
+            assert amounts == list(range(1, offset + 2)), "and the rows are those of the cut"
+            assert found == {name: bank.expected(offset)[name] for name in ("credits", "debits")}
+            pulling.join()
 
 
 @pytest.mark.contract("cut:P9")

@@ -36,7 +36,7 @@ from trueline.workspace.plan.stages import (
     Stage,
 )
 from trueline.workspace.pull.derived import DerivedPull, groups_of, in_phases, roots_of
-from trueline.workspace.pull.going import GoingTo, going_to, stops_to
+from trueline.workspace.pull.going import GoingTo, going_to, route_to
 from trueline.workspace.pull.pull import report_of
 
 if TYPE_CHECKING:
@@ -58,10 +58,12 @@ def plan(workspace: Workspace, names: Sequence[str]) -> PullPlan:
         roots = [known[name].dataset.id for name in roots_of(known, phase)]
         cut = log.preview(roots, groups_of(known, phase))
         cuts.append(cut)
-        stops = stops_to(log, known, phase, cut, going)
-        for name in phase:
-            at = tuple(each.number for each in stops[name])
-            stages[name] = _Planning(Origins(known, cut), stages, now).stage(name, at)
+        route = route_to(log, known, phase, cut, going)
+        for name, stops in route.stops.items():
+            stage = _Planning(Origins(known, cut), stages, now).stage(
+                name, tuple(each.number for each in stops)
+            )
+            stages[name] = replace(stage, along_with=tuple(sorted(route.along.get(name, ()))))
     return PullPlan(tuple(stages.values()), tuple(cuts), tuple(map(tuple, phases)))
 
 
@@ -199,12 +201,17 @@ def apply(workspace: Workspace, plan: PullPlan, *, workers: int = 8) -> PullRepo
         recorded = log.record(roots.values(), groups)
         _check_cut(cut, recorded, fixed)
         able = [name for name in phase if not _waits(known, name, done)]
-        with going_to(GoingTo.of(workspace), log, known, able, recorded) as stops:
-            planned = {name: (*plan[name].stops[:-1], recorded.number) for name in able}
-            found = {name: tuple(each.number for each in stops[name]) for name in able}
-            if other := [name for name in able if plan[name].moves and found[name] != planned[name]]:
+        with going_to(GoingTo.of(workspace), log, known, able, recorded) as route:
+            there = {stage.dataset: stage for stage in plan}
+            planned = {
+                name: (*each.stops[:-1], recorded.number) for name, each in there.items() if each.moves
+            }
+            found = {name: tuple(each.number for each in stops) for name, stops in route.stops.items()}
+            if other := [name for name in found if name in planned and found[name] != planned[name]]:
                 raise _stale(other)
-            done += DerivedPull(workspace, known, log, stops, workers, lambda: moment).run()
+            if other := [name for name in route.along if name not in there]:
+                raise _stale(other)
+            done += DerivedPull(workspace, known, log, route, workers, lambda: moment).run()
     return report_of(done)
 
 

@@ -73,6 +73,8 @@ class Stage:
     that will be read, as far as that is known. `kept` is what it keeps beside its rows to follow by the
     increment: rows (one for a group), and bytes, with all values that groups were given and how often.
     `not_taken` are the columns of inputs that came after its definition was written out from a star.
+    `along_with` are new datasets that join it with others: nobody named it, and without it there would be no
+    cut at which these can be read with it.
     """
 
     dataset: str
@@ -88,6 +90,7 @@ class Stage:
     definition: Multihash | None = None
     kept: tuple[int, int] = (0, 0)
     not_taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    along_with: tuple[str, ...] = ()
 
     @property
     def moves(self) -> bool:
@@ -108,6 +111,7 @@ class Stage:
             "estimate": {"records": self.estimate},
             "kept": {"rows": self.kept[0], "bytes": self.kept[1]},
             "not_taken": {name: list(columns) for name, columns in self.not_taken.items()},
+            "along_with": list(self.along_with),
             "error": None
             if error is None
             else {"code": error.code, "message": error.problem, "remedy": error.remedy},
@@ -197,6 +201,9 @@ def _explained(stage: Stage) -> Iterator[str]:
     rows, size = stage.kept
     kept = f", keeps {rows:,} row{'s' * (rows != 1)} ({size:,} bytes) beside its own" if size else ""
     yield f"    {stage.strategy}{why}{reads}{kept}"
+    if stage.along_with:
+        joining = ", ".join(stage.along_with)
+        yield f"    comes along: {joining} could not be read together with it otherwise"
     if len(stage.stops) > 1:
         listed = ", ".join(map(str, stage.stops[:-1]))
         yield f"    stops on the way where others are: cut{'s' * (len(stage.stops) > 2)} {listed}"

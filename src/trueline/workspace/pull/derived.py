@@ -6,7 +6,7 @@ before and the same stop of what it reads, and nothing else, so that nobody wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -38,7 +38,7 @@ from trueline.workspace.derive.follow import follow_to, refresh
 from trueline.workspace.derive.rest import NOT_AT_REST
 from trueline.workspace.derive.strategies import Advanced
 from trueline.workspace.derive.strategies.classify import RECOMPUTE
-from trueline.workspace.pull.going import GoingTo, Stops, going_to
+from trueline.workspace.pull.going import GoingTo, Route, going_to
 from trueline.workspace.pull.report import FROM_HERE, Pulled
 from trueline.workspace.pull.scheduler import go_on
 from trueline.workspace.pull.watched import WatchedConsole
@@ -101,8 +101,8 @@ def pull_derived(
     for phase in in_phases(known, names):
         able, cut = _begun(log, known, phase, done)
         if cut is not None:
-            with going_to(GoingTo.of(workspace), log, known, able, cut) as stops:
-                done += DerivedPull(workspace, known, log, stops, workers, clock, full_refresh).run()
+            with going_to(GoingTo.of(workspace), log, known, able, cut) as route:
+                done += DerivedPull(workspace, known, log, route, workers, clock, full_refresh).run()
     return done
 
 
@@ -146,8 +146,8 @@ def bring_to(workspace: Workspace, names: Sequence[str], cut: Cut) -> None:
     known, log = Dependencies.of(workspace), CutLog.of(workspace)
     wanted = {each for name in names for each in (name, *known.upstream(name))}
     for phase in in_phases(known, sorted(wanted)):
-        with going_to(GoingTo.of(workspace), log, known, phase, cut) as stops:
-            pulled = DerivedPull(workspace, known, log, stops).run()
+        with going_to(GoingTo.of(workspace), log, known, phase, cut) as route:
+            pulled = DerivedPull(workspace, known, log, route).run()
         for done in pulled:
             if done.error is not None:
                 raise done.error
@@ -160,11 +160,16 @@ class DerivedPull:
     workspace: Workspace
     known: Dependencies
     log: CutLog
-    stops: Stops
+    route: Route
     workers: int = 8
     clock: Callable[[], Instant] | None = None
     full_refresh: bool = False
     done: dict[str, Pulled] = field(default_factory=dict)
+
+    @property
+    def stops(self) -> Mapping[str, Sequence[Cut]]:
+        """The cuts at which each dataset stops."""
+        return self.route.stops
 
     def run(self) -> list[Pulled]:
         """Bring all of them there; one that fails stops those that rest on it, and no others (derive:V20)."""
@@ -210,7 +215,8 @@ class DerivedPull:
         graph: dict[GraphNode, list[GraphNode]] = {}
         for name, stops in self.stops.items():
             for place, cut in enumerate(stops):
-                before = [(name, place - 1)] if place else []
+                joined = [(each, len(self.stops[each]) - 1) for each in self.route.before(name)]
+                before = [(name, place - 1)] if place else joined
                 for above in self.known.needs(name):
                     passed = [
                         at for at, each in enumerate(self.stops.get(above, ())) if each.number <= cut.number
@@ -245,7 +251,7 @@ class DerivedPull:
             if is_last or not _may_be_corrected(error):
                 raise
             return None, None
-        if not (self.full_refresh and is_last):
+        if not (is_last and self._is_refreshed(name)):
             return made, None
         if _keeps_rows(dataset):
             return made, None
@@ -270,7 +276,7 @@ class DerivedPull:
         assert isinstance(outcome, Outcome)
         made, differed = outcome.changed[0][1]
         is_last = place == len(self.stops[name]) - 1
-        kept = FROM_HERE if self.full_refresh and is_last and differed is None else ""
+        kept = FROM_HERE if is_last and self._is_refreshed(name) and differed is None else ""
         self.done[name] = replace(before, differed=differed, not_refreshed=kept)
         if made is not None:
             self.done[name] = self._with(self.done[name], made)
@@ -292,6 +298,9 @@ class DerivedPull:
             reason="" if self._strategy(before.dataset) == RECOMPUTE else made.reason,
             driver_bytes=before.driver_bytes + made.driver_bytes,
         )
+
+    def _is_refreshed(self, name: str) -> bool:
+        return self.full_refresh and name not in self.route.along
 
     def _strategy(self, name: str) -> str:
         derivation = self.known[name].derivation

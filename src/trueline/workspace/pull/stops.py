@@ -5,11 +5,14 @@ passes the place where another is at rest has to commit there first. Which datas
 roots: those that share one, directly or through others. Only those that read the same inputs, or only those
 that share a root directly, are too few: tests/workspace/pull/test_stops.py has histories of both that leave
 readers without a common cut. Who is pulled at the same moment counts too: `going.py`.
+
+Strangers stop nowhere for each other. A new dataset that rests on the roots of two groups makes one of them,
+and there may be no cut that all have in common. Then they come along to the cut where it is computed first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from typing import Final, TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
@@ -24,6 +27,11 @@ def related(roots: Mapping[Name, Collection[Hashable]]) -> dict[Name, frozenset[
     >>> sorted(groups["credits"]), related({"a": ["x"], "b": ["y"]})["a"]
     (['balances', 'rates'], frozenset())
     """
+    return {name: members - {name} for members in groups_by_root(roots) for name in members}
+
+
+def groups_by_root(roots: Mapping[Name, Collection[Hashable]]) -> list[frozenset[Name]]:
+    """Return datasets in groups of those that share a root, directly or through others."""
     groups: list[tuple[set[Hashable], set[Name]]] = []
     for name, under in roots.items():
         shared, members = set(under), {name}
@@ -35,7 +43,46 @@ def related(roots: Mapping[Name, Collection[Hashable]]) -> dict[Name, frozenset[
             else:
                 apart.append(group)
         groups = [*apart, (shared, members)]
-    return {name: frozenset(members - {name}) for _, members in groups for name in members}
+    return [frozenset(members) for _, members in groups]
+
+
+def neighbours(
+    new: Mapping[Name, Collection[Hashable]],
+    there: Mapping[Name, Collection[Hashable]],
+    at: Mapping[Name, int],
+    was_at: Callable[[Name, int], bool],
+) -> tuple[dict[Name, frozenset[Name]], dict[Name, frozenset[Name]]]:
+    """Return for whom each dataset stops; and, of new ones that join strangers, who comes along with each.
+
+    Both are given by their roots: those that are computed for the first time, and those that were before.
+    Strangers come along if they have no common cut: one that has passed the place of another has to have been
+    there (`was_at`). In one group rule R sees to that.
+
+    >>> there, at = {"of_x": ["x"], "of_y": ["y"]}, {"of_x": 2, "of_y": 5}
+    >>> others, along = neighbours({"joined": ["x", "y"]}, there, at, lambda name, number: False)
+    >>> others["of_x"], sorted(along["joined"])
+    (frozenset(), ['of_x', 'of_y'])
+    >>> others, along = neighbours({"joined": ["x", "y"]}, there, at, lambda name, number: True)
+    >>> sorted(others["of_x"]), sorted(others["joined"]), along
+    (['of_y'], ['of_x', 'of_y'], {})
+    """
+    others: dict[Name, frozenset[Name]] = {}
+    along: dict[Name, frozenset[Name]] = {}
+    for members in groups_by_root({**there, **new}):
+        known, joining = members & there.keys(), members & new.keys()
+        groups = groups_by_root({name: there[name] for name in known}) if joining else [known]
+        if len(groups) > 1 and _are_apart({name: at[name] for name in known}, was_at):
+            along |= dict.fromkeys(joining, known)
+        else:
+            groups = [known]
+        others |= {name: group - {name} for group in groups for name in group}
+        others |= dict.fromkeys(joining, known)
+    return others, along
+
+
+def _are_apart(at: Mapping[Name, int], was_at: Callable[[Name, int], bool]) -> bool:
+    passed = {(name, where) for where in {*at.values()} - {NOWHERE} for name in at if at[name] > where}
+    return not all(was_at(name, number) for name, number in passed)
 
 
 def plan_stops(
@@ -44,11 +91,14 @@ def plan_stops(
     inputs: Mapping[Name, Iterable[Name]],
     wanted: Iterable[Name],
     target: int,
+    *,
+    joining: Collection[Name] = (),
 ) -> dict[Name, tuple[int, ...]]:
     """Return the numbers of the cuts that each of `wanted` is brought to, one transaction each, in order.
 
     `at` is the newest cut at which a dataset is at rest, `NOWHERE` for a new one; `others` those for whom it
-    stops. What a dataset reads goes through the same stops, as far as it is behind them.
+    stops. What a dataset reads goes through the same stops, as far as it is behind them. Those that are
+    `joining` groups stop for nobody: these come along to the target.
 
     >>> others = {"credits": ["debits"], "debits": ["credits"]}
     >>> plan_stops({"credits": 3, "debits": 5}, others, {}, ["credits"], 9)
@@ -57,6 +107,8 @@ def plan_stops(
     chosen = list(wanted)
     found = {
         name: {at[other] for other in others.get(name, ()) if at[name] < at[other] < target}
+        if name not in joining
+        else set[int]()
         for name in chosen
     }
     waiting = list(chosen)
