@@ -14,6 +14,7 @@ from trueline import check
 from trueline.chain.events import SetTransform
 from trueline.cli.app import run
 from trueline.errors import InputError, InputReset, PullError
+from trueline.workspace.derive import strategies
 from trueline.workspace.derive.redefine import OnChange, redefine
 
 COLUMNS = {"account": pa.string(), "total": pa.float64()}
@@ -134,6 +135,40 @@ def test_rows_from_before_a_definition_stay_when_all_is_computed_again(log):
             assert done.to_dict()["not_refreshed"] == "from_here"
         defined(log, "select account, total from log", ("log",), OnChange.REBUILD, **FLOW)
         assert log.pull("q", full_refresh=True)["q"].differed is False
+
+
+@pytest.mark.contract("derive:V18")
+def test_a_plan_of_a_redefined_dataset_reads_all_and_says_so_as_the_pull_does(log):
+    def planned():
+        stage = log.plan("q")["q"]
+        return stage.state, stage.strategy, stage.reason, stage.estimate
+
+    log["log"].append(rows(b=2, c=3))
+    with computing(together):
+        assert planned() == ("new", "stateless", "", 3)
+        log.pull("q")
+        defined(log, "select total, account from log", ("log",), OnChange.REBUILD, **FLOW)
+        # Nothing is new, and everything is read.
+        assert planned() == ("redefined", "recompute", "redefined", 3)
+        assert "recompute (redefined), reads about 3 records" in log.plan("q").explain()
+        log["log"].append(rows(d=4))
+        assert planned() == ("behind", "recompute", "redefined", 4)
+        done = log.pull(log.plan("q"))["q"]
+        assert (done.strategy, done.reason) == ("recompute", "redefined")
+        assert planned() == ("current", "stateless", "", 0)
+        log["log"].append(rows(e=5))
+        assert planned() == ("behind", "stateless", "", 1)
+        # Rows from before a definition that holds from here on are not read again.
+        defined(log, "select account, total from log", ("log",), OnChange.FROM_HERE, **FLOW)
+        assert planned() == ("behind", "stateless", "", 1)
+        # What follows by groups, and has none kept.
+        defined(log, inputs=("log",), change=OnChange.REBUILD, **{**FLOW, "strategy": "keyed"})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(strategies, "_kept", lambda *_: {})
+            assert planned() == ("behind", "recompute", "redefined", 5)
+            log.pull("q")
+            log["log"].append(rows(f=6))
+            assert planned() == ("behind", "recompute", "no_state", 6)
 
 
 @pytest.mark.contract("derive:V15")

@@ -113,6 +113,14 @@ def tables_of(derivation: Derivation) -> tuple[InputTable, ...]:
     return tables_read(derivation.canonical, aliases)
 
 
+def only_grow(
+    tables: Iterable[tuple[InputTable, Dataset]], positions: Mapping[DatasetId, Position] | None = None
+) -> bool:
+    """Say whether no row of tables, each given with the dataset that it shows, is ever lost or changed."""
+    at = positions or {}
+    return all(table.only_grows(dataset, at.get(dataset.id)) for table, dataset in tables)
+
+
 def views_at(
     derivation: Derivation, inputs: Mapping[str, Dataset], positions: Mapping[DatasetId, Position]
 ) -> dict[str, View]:
