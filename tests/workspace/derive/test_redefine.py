@@ -232,3 +232,33 @@ def test_the_log_and_the_lineage_say_how_a_definition_came_into_force(log, capsy
     assert (in_log, in_lineage) == ("rebuild", "rebuild")
     assert summary.endswith(f"(rebuild, in place of {old})")
     assert log.lineage("q").to_dict()["nodes"][-1]["replaces"] == old
+
+
+@pytest.mark.contract("derive:V16")
+@pytest.mark.contract("derive:V18")
+def test_a_plan_refuses_what_is_computed_from_a_replaced_input_as_a_pull_does(log):
+    define_by_hand(log, "top", "select * from q", ["q"], columns=COLUMNS)
+    define_by_hand(log, "over", "select * from top", ["top"], columns=COLUMNS)
+    old = log["q"]
+    with computing(together):
+        log.pull()
+        derivation, schema = by_hand(log, "less", ["log"], columns={"account": pa.string()}, **FLOW)
+        with pytest.warns(tl.errors.DataWarning, match="'top' rests on the old one"):
+            redefine(log, old, derivation, schema, OnChange.REBUILD)
+        heads = {name: log[name].head for name in ("top", "over")}
+        plan = log.plan("over")
+        states = {each.dataset: each.state for each in plan}
+        assert states == {old.name: "current", "top": "refused", "over": "refused"}
+        planned = [plan[name].error for name in ("top", "over")]
+        assert planned[0] is planned[1]
+        for pulled in (("over",), (plan,)):
+            with pytest.raises(PullError) as caught:
+                log.pull(*pulled)
+            assert caught.value.report["over"].waits_for == ("top",)
+            for error in (caught.value.report.errors["top"], planned[0]):
+                assert error.code == "InputReplaced"
+                assert (error.fields["taken"], error.fields["now"]) == (old.head, log["q"].head)
+                assert f"up to block {old.head}" in str(error)
+                assert f"at block {log['q'].head}" in str(error)
+                assert "ws['top'].reset(rebuild=True)" in error.remedy
+        assert {name: log[name].head for name in heads} == heads

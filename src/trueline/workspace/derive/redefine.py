@@ -26,7 +26,7 @@ from trueline.workspace.locations import holds_key
 if TYPE_CHECKING:
     from trueline.chain.head_state import Tail
     from trueline.workspace.dataset import Dataset
-    from trueline.workspace.dependencies import Dependencies
+    from trueline.workspace.dependencies import DatasetNode, Dependencies
     from trueline.workspace.workspace import Workspace
 
 
@@ -304,19 +304,25 @@ def in_force(workspace: Workspace, known: Dependencies) -> list[str]:
     return [name for name, node in known.nodes.items() if str(node.id) not in replaced]
 
 
-def refuse_replaced(workspace: Workspace, known: Dependencies, name: str, derivation: Derivation) -> None:
+def refuse_replaced(known: Dependencies, node: DatasetNode, tail: Tail) -> None:
     """Refuse to follow an input that has lost its name to a new chain (derive:V16)."""
-    replaced = _replaced(workspace, known)
-    for each in derivation.inputs:
-        if (new := replaced.get(each.dataset_ref)) is not None:
-            raise InputError(
-                f"dataset {name!r} is computed from {each.dataset_ref}, which was replaced:"
-                f" {new!r} is {workspace[new].id} now",
-                remedy=f"compute it from the new one: ws[{name!r}].reset(rebuild=True)",
-                code="InputReplaced",
-                name=name,
-                input=each.alias,
-            )
+    replaced = _replaced(node.dataset._workspace, known)
+    taken = {str(each): at.last_block for each, at in tail.taken.items()}
+    for read in node.derivation.inputs if node.derivation is not None else ():
+        if (new := replaced.get(read.dataset_ref)) is None:
+            continue
+        block, now = taken.get(read.dataset_ref), known[new].dataset.head
+        upto = "" if block is None else f" up to block {block}"
+        raise InputError(
+            f"{node.name!r} is computed from {read.dataset_ref}{upto}, which was replaced:"
+            f" {new!r} is {known[new].id} now, at block {now}",
+            remedy=f"compute it from the new one: ws[{node.name!r}].reset(rebuild=True)",
+            code="InputReplaced",
+            dataset=node.name,
+            input=read.alias,
+            taken=block,
+            now=now,
+        )
 
 
 def refuse_cycle(workspace: Workspace, name: str, inputs: Mapping[str, Dataset]) -> None:

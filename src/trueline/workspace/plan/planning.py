@@ -11,7 +11,7 @@ from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
 from trueline.chain.sources import ENGINE
 from trueline.dataset.derivation import CANONICAL, Derivation
-from trueline.errors import InputError, StalePlan
+from trueline.errors import InputError, StalePlan, TruelineError
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
@@ -81,9 +81,7 @@ class _Planning:
         assert tail is not None
         assert node.derivation is not None
         strategy, reason = node.derivation.strategy, node.derivation.reason
-        try:
-            check_inputs(known, node, tail)
-        except InputError as error:
+        if (error := self._refused(node, tail)) is not None:
             refused = Stage(name, REFUSED, strategy, reason, error=error, head=tail.head)
             return replace(refused, definition=node.definition)
         left = left_at(node.dataset.chain, tail)
@@ -108,6 +106,15 @@ class _Planning:
             kept=_kept(left),
             not_taken=self._not_taken(node, node.derivation),
         )
+
+    def _refused(self, node: DatasetNode, tail: Tail) -> TruelineError | None:
+        """Return why a pull would refuse a dataset, or what it needs."""
+        try:
+            check_inputs(self.origins.known, node, tail)
+        except InputError as error:
+            return error
+        needed = (self.before.get(each) for each in self.origins.known.needs(node.name))
+        return next((each.error for each in needed if each is not None and each.state == REFUSED), None)
 
     def _why_whole(self, node: DatasetNode, tail: Tail, left: DerivedCheckpoint) -> str:
         """Say why what follows by the increment is computed as a whole once, as far as metadata show it."""
