@@ -20,7 +20,7 @@ from trueline.dataset.derivation import COPY, Derivation, derivation_at, describ
 from trueline.errors import CorruptionError, DatasetExists, DataWarning, InputError, visible
 from trueline.merge import Append, Ledger
 from trueline.workspace.creation import CreationPlan, make
-from trueline.workspace.derive.input_tables import TableKind, tables_of
+from trueline.workspace.derive.input_tables import tables_of
 from trueline.workspace.locations import holds_key
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _not_append_only(workspace: Workspace, derivation: Derivation) -> str | None
     """Name an input whose rows can change, None if all of them only get more."""
     names = workspace._names_by_id()
     # Events are never taken back.
-    read = {table.alias for table in tables_of(derivation) if table.kind is not TableKind.EVENTS}
+    read = {table.alias for table in tables_of(derivation) if not table.kind.is_events}
     for each in derivation.inputs:
         name = names.get(each.dataset_ref, each.dataset_ref)
         if each.alias not in read:

@@ -185,7 +185,7 @@ def delta_of(
         else:
             view, events = table.change(dataset, taken.last_block, after.block), after.offset - last
         # Of events the operation is one of their columns.
-        op = "" if table.kind is TableKind.EVENTS else dataset.chain.tail_at(after.block).vocab.op
+        op = "" if table.kind.is_events else dataset.chain.tail_at(after.block).vocab.op
         read = view if columns is None else view.select(*_read_columns(view, columns, op))
         rows = _read(read, transaction.carried) if events <= most else None
         sides = _on_spark(view, op, session()) if rows is None else _here(rows, op)
