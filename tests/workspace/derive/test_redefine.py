@@ -108,6 +108,46 @@ def test_an_input_that_is_read_still_is_not_reset_unnoticed(bank):
     assert isinstance(caught.value.report.errors["q"], InputReset)
 
 
+@pytest.mark.contract("derive:V16")
+def test_a_clone_that_diverged_and_was_replaced_is_not_followed_unnoticed(ws, tmp_path):
+    ws.create("transfers").append(rows(a=1))
+    first = ws["transfers"].commit()
+    remote = str(tmp_path / "remote")
+    ws["transfers"].push(remote)
+    with tl.open(tmp_path / "other", create=True) as other, computing(together):
+        other.clone(remote, "copy")
+        define_by_hand(other, "q", "q", ["copy"], columns=COLUMNS)
+        define_by_hand(other, "over", "over", ["q"], columns=COLUMNS)
+        ws["transfers"].append(rows(b=2))
+        ws["transfers"].push(remote)
+        other.pull("over")
+        before = {name: other[name].head for name in ("copy", "q", "over")}
+        # Where it came from goes another way.
+        ws["transfers"].reset(to=first)
+        ws["transfers"].append(rows(c=3))
+        ws["transfers"].push(remote, force=True)
+        with pytest.raises(PullError) as caught:
+            other.pull("over")
+        assert caught.value.report.errors["copy"].code == "Diverged"
+        assert {name: other[name].head for name in before} == before
+        other.clone(remote, "copy", force=True)
+        assert {stage.dataset: stage.state for stage in other.plan("over")} == {
+            "q": "refused",
+            "over": "refused",
+        }
+        with pytest.raises(PullError) as caught:
+            other.pull("over")
+        error = caught.value.report.errors["q"]
+        assert isinstance(error, InputReset)
+        assert (error.taken, error.now) == (before["copy"], ws["transfers"].head)
+        assert str(before["copy"]) in str(error)
+        assert str(ws["transfers"].head) in str(error)
+        assert {name: other[name].head for name in ("q", "over")} == {
+            name: before[name] for name in ("q", "over")
+        }
+        assert "`trueline reset q --rebuild`" in error.remedy
+
+
 FLOW = {"strategy": "stateless", "reason": ""}
 
 
