@@ -306,6 +306,7 @@ def in_force(workspace: Workspace, known: Dependencies) -> list[str]:
 
 def refuse_replaced(known: Dependencies, node: DatasetNode, tail: Tail) -> None:
     """Refuse to follow an input that has lost its name to a new chain (derive:V16)."""
+    name = node.name
     replaced = _replaced(node.dataset._workspace, known)
     taken = {str(each): at.last_block for each, at in tail.taken.items()}
     for read in node.derivation.inputs if node.derivation is not None else ():
@@ -314,11 +315,11 @@ def refuse_replaced(known: Dependencies, node: DatasetNode, tail: Tail) -> None:
         block, now = taken.get(read.dataset_ref), known[new].dataset.head
         upto = "" if block is None else f" up to block {block}"
         raise InputError(
-            f"{node.name!r} is computed from {read.dataset_ref}{upto}, which was replaced:"
+            f"{name!r} is computed from {read.dataset_ref}{upto}, which was replaced:"
             f" {new!r} is {known[new].id} now, at block {now}",
-            remedy=f"compute it from the new one: ws[{node.name!r}].reset(rebuild=True)",
+            remedy=f"compute it from the new one: ws[{name!r}].reset(rebuild=True)",
             code="InputReplaced",
-            dataset=node.name,
+            dataset=name,
             input=read.alias,
             taken=block,
             now=now,
