@@ -1,7 +1,7 @@
 """`python -m tools.incremental [--check]`: write which queries are incremental, from the library of tests.
 
-The tables are in `docs/incremental.md`, between marks. With `--check` nothing is written: it says whether
-they are old.
+The tables are in `docs/incremental.md`, between marks. The strategy of each query is what a test has Spark
+say. With `--check` nothing is written: it says whether the tables are old.
 """
 
 from __future__ import annotations
@@ -11,25 +11,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from tests.workspace.derive.classified import INPUTS, QUERIES
-from trueline.workspace.derive.strategies.classify import (
-    KEYED,
-    REASONS,
-    STATELESS,
-    WHOLE_REASONS,
-    classify,
-)
+from tests.workspace.derive.queries import QUERIES
+from trueline.workspace.derive.strategies.classify import KEYED, REASONS, STATELESS, WHOLE_REASONS
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "incremental.md"
 BEGIN, END = "<!-- tools/incremental.py writes this table: {} -->\n", "<!-- end of the table -->\n"
 
 
 def _by_verdict() -> dict[str, list[str]]:
-    """Return the queries of the library by their strategy, or by why they are recomputed."""
+    """Return the queries of the library by their strategy, or by the code of why they are recomputed."""
     found: dict[str, list[str]] = {}
-    for text, _, _ in QUERIES:
-        verdict = classify(text, INPUTS)
-        found.setdefault(verdict.reason or verdict.strategy, []).append(f"`{text}`")
+    for query in QUERIES:
+        if query.is_run:
+            text = query.sql.replace("|", "\\|")
+            found.setdefault(query.how.partition(":")[0], []).append(f"`{text}`")
     return found
 
 
@@ -42,11 +37,11 @@ def strategies() -> Iterator[str]:
 
 
 def reasons() -> Iterator[str]:
-    """Yield why queries are recomputed, each with one that is."""
+    """Yield why queries are recomputed, each with the shortest that is."""
     found = _by_verdict()
     yield from ("| code | because | for example |", "|---|---|---|")
     for code, why in REASONS.items():
-        (example,) = found.get(code, [""])[:1]
+        example = min(found.get(code, [""]), key=len)
         yield f"| `{code}` | {why} | {example} |".replace("|  |", "| |")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 
 import trueline as tl
 from tests.workspace.derive.by_hand import define
-from tests.workspace.derive.computed_here import define_by_hand
+from tests.workspace.derive.computed_here import computing, counted, define_by_hand
 from trueline.cli.derive import _defined, _said
 from trueline.console import CapturedConsole
 
@@ -103,6 +104,38 @@ def test_data_that_are_too_old_are_an_exit_code(run, shop):
     done = run("-C", shop, "status", "--check")
     assert done.code == 1
     assert "max_age('0s'): the newest data are" in done.out
+
+
+@pytest.mark.contract("derive:V30")
+def test_lists_and_states_say_how_far_derived_datasets_are_behind(run, shop):
+    where = ["-C", shop]
+
+    def behind():
+        """What people and programs see of `q` in both commands."""
+        listed = {each["name"]: each for each in run(*where, "list", "--json").json["datasets"]}
+        (state,) = run(*where, "status", "q", "--json").json["datasets"]
+        assert listed["sales"]["behind_commits"] is None
+        assert (listed["q"]["behind_commits"], state["behind_commits"]) == (state["behind_commits"],) * 2
+        (line,) = [line for line in run(*where, "list").out.splitlines() if line.startswith("q ")]
+        (field,) = [line for line in run(*where, "status", "q").out.splitlines() if "behind" in line]
+        return state["behind_commits"], line, field.split("behind")[1].strip()
+
+    assert "behind" not in run(*where, "list").out
+    assert "behind" not in run(*where, "status").out
+    columns = {"account": pa.string(), "total": pa.float64()}
+    with tl.open(shop) as ws:
+        define_by_hand(ws, "q", "select 1", ["sales"], columns=columns)
+    count, line, field = behind()
+    assert (count, "behind" in run(*where, "list").out) == (2, True)
+    assert re.search(r"2 commits, \d+ \w+$", line.rstrip())
+    assert re.fullmatch(r"2 commits, \d+ \w+", field)
+    with tl.open(shop) as ws, computing(counted):
+        ws.pull("q")
+    count, line, field = behind()
+    assert (count, line.rstrip().endswith("up to date"), field) == (0, True, "up to date")
+    with tl.open(shop) as ws:
+        ws["sales"].append([{"id": 3, "n": 7}])
+    assert re.fullmatch(r"1 commit, \d+ \w+", behind()[2])
 
 
 def test_what_was_defined_says_how_it_follows_and_why(tmp_path):

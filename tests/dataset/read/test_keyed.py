@@ -331,9 +331,10 @@ def difference(before, after):
 
 
 @pytest.fixture
-def times():
+def times(tmp_path):
     """Two commits with watermarks; the second, of three parts, has records before and after the first's."""
-    history = History(pa.schema({"t": pa.timestamp("ms", "UTC"), "x": pa.int64()}), event_time="t")
+    schema = pa.schema({"t": pa.timestamp("ms", "UTC"), "x": pa.int64()})
+    history = History(schema, event_time="t", store=FileStore(tmp_path))
 
     def at(*seconds):
         return pa.table(
@@ -366,3 +367,18 @@ def test_late_is_the_same_whatever_else_is_read(times):
         True,
     ]
     assert "late" not in times.changes().schema
+
+
+@pytest.mark.contract("derive:V27")
+@pytest.mark.parametrize("parts", [0, 2, 5])
+def test_late_is_the_same_where_some_slices_are_read_in_other_processes(times, parts):
+    whole = times.changes(system=True).to_arrow().select(["x", "late", "op"])
+    source = times.changes(system=True).node.source
+    pieces = pickle.loads(pickle.dumps(source.pieces(parts=parts)))
+    assert len(pieces) >= min(parts, 1)
+    for columns in (["x", "late", "op"], ["late"], ["op"], ["x"]):
+        read = [batch for piece in pieces for batch in piece.batches(columns, {})]
+        assert pa.Table.from_batches(read) == whole.select(columns)
+        assert all(
+            piece.schema.field(name) == source.schema.field(name) for piece in pieces for name in columns
+        )

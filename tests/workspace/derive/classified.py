@@ -1,6 +1,7 @@
 """Queries with the strategy that each follows its inputs by, or the code that says why it is recomputed.
 
-`docs/incremental.md` shows them: `python -m tools.incremental` writes its tables.
+They are small, one or two for each code, and what is said of them needs no Spark; the queries of `queries.py`
+are judged by Spark, too.
 """
 
 from __future__ import annotations

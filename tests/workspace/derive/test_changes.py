@@ -131,12 +131,74 @@ def test_events_of_a_derived_input_and_of_one_with_another_name(spark_workspace)
     )
 
 
+SYSTEM = "changes('times', system => true)"
+LATE = {
+    "each": f"select offset as at, id, late, event_time as t from {SYSTEM}",
+    "counted": f"select late, count(*) as n from {SYSTEM} group by late",
+    "ranked": (
+        f"select offset as at, late, row_number() over (partition by late order by offset) as r from {SYSTEM}"
+    ),
+}
+
+
+@pytest.mark.contract("derive:V27")
+def test_definitions_read_which_records_were_late_when_they_came(spark_workspace, monkeypatch, used):
+    kind = pa.timestamp("ms", "UTC")
+    schema = pa.schema({"id": pa.int64(), "event_time": kind})
+    root = spark_workspace.create("times", schema=schema, event_time="event_time")
+
+    def happened(watermark, *times):
+        moments = pa.array([1000 * time for time in times], kind)
+        root.append(pa.table({"id": range(len(times)), "event_time": moments}), watermark=watermark)
+
+    def decided():
+        return root.changes(system=True).to_arrow()["late"].to_pylist()
+
+    def shown():
+        """What each dataset says was late, in the order of offsets."""
+        counted = {row["late"]: row["n"] for row in rows(spark_workspace["counted"])}
+        assert counted == {each: decided().count(each) for each in set(decided())}
+        return [[row["late"] for row in rows(spark_workspace[name])] for name in ("each", "ranked")]
+
+    happened("1970-01-01T00:00:05Z", 3, 10)
+    made = [spark_workspace.derive(name, text) for name, text in LATE.items()]
+    found = [derivation_at(each.chain.tail()) for each in made]
+    assert [each.strategy for each in found] == ["stateless", "keyed", "recompute"]
+    assert [each.key for each in found] == [("at",), ("late",), ("at",)]
+    spark_workspace.pull()
+    # Decided by the watermark before the commit, whatever becomes of it.
+    happened("1970-01-01T00:00:15Z", 4, 6)
+    happened("1970-01-01T00:01:00Z", 14, 16, 15)
+    spark_workspace.pull()
+    assert (used["each"], used["counted"]) == (("stateless", ""), ("keyed", ""))
+    assert decided() == [False, False, True, False, True, False, False]
+    assert shown() == [decided()] * 2
+    # Where they are many, tasks read them.
+    monkeypatch.setattr(increment, "DRIVER_EVENTS", -1)
+    monkeypatch.setattr(increment, "DRIVER_EVENTS_HERE", -1)
+    happened(None, 59, 60, 1)
+    spark_workspace.pull()
+    assert (used["each"], used["counted"]) == (("stateless", ""), ("keyed", ""))
+    assert decided()[-3:] == [True, False, True]
+    assert shown() == [decided()] * 2
+    # All over again, from larger files, and by replay it is the same.
+    root.compact()
+    assert [each.differed for each in spark_workspace.pull(full_refresh=True)] == [False] * 3
+    assert spark_workspace.verify(replay=True).problems == ()
+    own = pa.table({"id": [9], "event_time": pa.array([0], kind), "late": ["a column of its own"]})
+    root.append(own, new_columns="add")
+    with pytest.raises(TruelineError, match="a column 'late' of its own"):
+        spark_workspace.pull("each")
+
+
 def test_what_cannot_be_read_is_refused(spark_workspace):
     begin(spark_workspace, tl.merge.upsert("id"))
     for text, inputs, words in (
         ("select id from changes('tt')", None, "tt"),
         ("select id from changes(t)", None, "in quotes"),
         ("select id from changes('t', 1)", None, "in quotes"),
+        ("select id from changes('t', system => false)", None, "in quotes"),
+        ("select id from changes('tt', system => true)", None, "tt"),
         ("select id from changes('x')", ["t"], "changes('x')"),
         ("select * from changes('t')", None, "rename it"),
     ):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.workspace.derive.classified import INPUTS, QUERIES
+from tests.workspace.derive.queries import QUERIES as LIBRARY
 from tools import incremental
 from trueline.errors import InputError
 from trueline.kernel.power_sums import ESCAPED
@@ -39,7 +40,10 @@ def test_every_reason_is_in_the_documentation(monkeypatch):
     )
     assert incremental.main(["--check"]) == 0
     assert [code for code, why in REASONS.items() if f"| `{code}` | {why} |" not in incremental.page()] == []
-    monkeypatch.setattr(incremental, "QUERIES", QUERIES[:3])
+    assert {query.reason.partition(":")[0] for query in LIBRARY if query.reason} <= set(REASONS)
+    for query in LIBRARY:
+        assert not query.is_run or f"| `{query.sql}` | `{query.how}` |" in incremental.page() or query.reason
+    monkeypatch.setattr(incremental, "QUERIES", LIBRARY[:3])
     assert incremental.main(["--check"]) == 1
 
 

@@ -226,6 +226,9 @@ def test_another_key_retracts_all_rows_under_the_old_one(ws):
     assert ops == ["delete"] * 3 + ["insert"] * 3
     assert commit.rows == 6
     assert rows(flat, "id", "account") == [(1, "a"), (2, "b"), (3, "a")]
+    # What was there before is read by the key of then.
+    assert flat.view(at=first).to_arrow()["id"].to_pylist() == [1, 2, 3]
+    assert flat.get(2, at=first) == flat.get((2, "b"))
     ws["transfers"].append(pa.table({"id": [1], "account": ["c"], "amount": [9.0]}))
     follow_all(ws, ["flat"])
     assert rows(flat, "id", "account") == [(1, "c"), (2, "b"), (3, "a")]

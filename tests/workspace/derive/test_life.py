@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 import trueline as tl
 from tests.workspace.derive.following import follow_all
 from trueline import check
+from trueline.chain.checkpoint import is_ours
 from trueline.chain.instant import Instant
 from trueline.errors import CheckFailed, DataWarning, InputError
 
@@ -144,6 +148,45 @@ def test_a_definition_outlives_the_rows_that_are_cut_off(ws):
     append(ws, (5, "e", 5.0))
     follow_all(ws, ["balances"])
     assert rows(balances) == {"b": 2.0, "e": 5.0}
+
+
+@pytest.mark.contract("derive:V28")
+@pytest.mark.contract("derive:V25")
+def test_what_rests_on_a_renamed_dataset_goes_on_and_so_does_all_of_it_without_caches(ws):
+    ws.derive("balances", BALANCES, key="account")
+    rich = ws.derive("rich", "select account, total from balances where total > 1.5", key="account")
+    ws.pull()
+    ws["transfers"].rename("payments")
+    ws["balances"].rename("accounts")
+    append_to = ws["payments"].append
+    append_to(pa.table({"id": [1, 3], "account": ["a", "c"], "amount": [4.0, 1.0]}))
+    report = ws.pull("+rich")
+    # By the increment, under the names that they have now.
+    assert [(each.dataset, each.strategy) for each in report if each.is_derived] == [
+        ("accounts", "keyed"),
+        ("rich", "stateless"),
+    ]
+    assert (rows(ws["accounts"]), rows(rich)) == ({"a": 4.0, "b": 2.0, "c": 1.0}, {"a": 4.0, "b": 2.0})
+    assert (ws["accounts"].info.inputs, rich.info.inputs) == (("payments",), ("accounts",))
+    # State, indexes and cuts are caches: what is downstream of them goes on too.
+    for name in ("accounts", "rich"):
+        folder = Path(ws[name].chain.store.location, "checkpoints")
+        for file in folder.iterdir():
+            if not is_ours(file.read_bytes()):
+                file.unlink()
+    ws.close()
+    for name in (".trueline", "datasets/.cuts"):
+        shutil.rmtree(Path(ws.location, name))
+    append_to(pa.table({"id": [3, 2], "account": ["c", "b"], "amount": [7.0, 0.5]}))
+    report = ws.pull("rich")
+    assert [(each.dataset, each.strategy, each.reason) for each in report] == [
+        ("accounts", "recompute", "state_missing"),
+        ("rich", "stateless", ""),
+    ]
+    assert report["rich"].commit.changes == "+1 -1 rows"
+    assert (rows(ws["accounts"]), rows(rich)) == ({"a": 4.0, "b": 0.5, "c": 7.0}, {"a": 4.0, "c": 7.0})
+    report = ws.verify(replay=True)
+    assert (report.problems, report.replayed) == ((), 6)
 
 
 @pytest.mark.contract("derive:V30")

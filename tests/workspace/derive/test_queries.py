@@ -10,14 +10,15 @@ import pytest
 
 import trueline as tl
 from tests.examples import some
-from tests.workspace.derive.queries import KEYS, QUERIES, tables
-from trueline.dataset.derivation import KeyKind
+from tests.workspace.derive.queries import KEYS, MERGE, QUERIES, tables
+from trueline.dataset.derivation import Derivation, KeyKind
 from trueline.errors import TruelineError
 from trueline.spark.canonical import function_names, versions_of
 from trueline.workspace.derive.evaluate import query_session, with_room
 from trueline.workspace.derive.exact import widened
 from trueline.workspace.derive.judge import judged, judged_steps
 from trueline.workspace.derive.reproducible import classes
+from trueline.workspace.derive.strategies import with_strategy
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +50,32 @@ def test_the_judge_knows_each_query(library):
         query.name: query.kind for query in QUERIES
     }
     for query in QUERIES:
-        if query.kind not in ("canonical", "opaque"):
+        if not query.is_run:
             assert found[query.name].remedy, query.name
+
+
+@pytest.mark.contract("derive:V4")
+@pytest.mark.contract("derive:V19")
+def test_each_query_follows_by_the_strategy_that_is_expected_of_it(library, tmp_path):
+    """Spark has the last word: a query that falls back to being recomputed is seen here."""
+    session, found = library
+    with tl.open(tmp_path / "ws", create=True) as workspace:
+        inputs = {name: workspace.create(name, merge=MERGE.get(name)) for name in tables()}
+        runs = [query for query in QUERIES if query.is_run]
+        decided = {
+            query.name: with_strategy(definition(found[query.name]), inputs, session) for query in runs
+        }
+    assert {name: (each.strategy, each.reason) for name, each in decided.items()} == {
+        query.name: (query.strategy, query.reason) for query in runs
+    }
+    assert not any(query.how for query in QUERIES if not query.is_run)
+
+
+def definition(verdict):
+    """Return the definition of a query, as far as it decides how its inputs are followed."""
+    return Derivation(
+        (), (), verdict.key, verdict.key_kind, reason=verdict.opaque_reason, canonical=(verdict.canonical,)
+    )
 
 
 @pytest.mark.contract("derive:V6")
@@ -69,7 +94,7 @@ def test_keys_are_proven_where_the_query_proves_them(library):
 @pytest.mark.contract("derive:V4")
 def test_results_have_the_same_bits_however_rows_are_cut_and_agree_with_duckdb(library):
     session, found = library
-    runs = [query for query in QUERIES if query.kind in ("canonical", "opaque")]
+    runs = [query for query in QUERIES if query.is_run]
     cut = some((query.name for query in runs if depends_on_order(found[query.name])), 20)
     frames = {name: session.session.table(name) for name in tables()}
     one, other = {}, {}

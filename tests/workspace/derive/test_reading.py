@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +40,8 @@ def without_state(dataset):
 @pytest.fixture
 def small(monkeypatch):
     """Slices of five records."""
+    # It takes the number when it is loaded, and keeps it for the tests that follow.
+    importlib.import_module("trueline.dataset.compact")
     monkeypatch.setattr(pieces, "ROWS_OF_A_SLICE", 5)
     monkeypatch.setattr(committing, "ROWS_OF_A_SLICE", 5)
     monkeypatch.setattr(pieces.cut, "__defaults__", (5,))
@@ -165,6 +168,30 @@ def test_gc_keeps_state_and_checkpoints(ws):
     assert ws.gc(older_than=0).objects == 0
     assert rows(ds.view()) == [("a", 1), ("b", 3)]
     assert ds.verify(replay=False).ok
+
+
+@pytest.mark.contract("derive:V15")
+@pytest.mark.parametrize("has_state", [True, False], ids=["with state", "without state"])
+def test_the_key_in_force_at_a_commit_is_the_one_it_is_read_by(ws, has_state):
+    ds = define(ws, "d", COLUMNS, ("k",))
+    advance(ws, ds, table(a=1, b=1))
+    first = advance(ws, ds, table(a=1, b=2, c=2))
+    redefine(ds, ("n",))
+    second = advance(ws, ds, table(a=1, c=2))
+    third = advance(ws, ds, table(z=1, c=2, d=3))
+    if not has_state:
+        without_state(ds)
+    assert rows(ds.view(at=first)) == [("a", 1), ("b", 2), ("c", 2)]
+    assert rows(ds.view(at=second)) == [("a", 1), ("c", 2)]
+    assert rows(ds.view()) == [("z", 1), ("c", 2), ("d", 3)]
+    for commit, key, row in (
+        (first, "b", {"k": "b", "n": 2}),
+        (first, "z", None),
+        (second, 2, {"k": "c", "n": 2}),
+        (third, 1, {"k": "z", "n": 1}),
+    ):
+        assert ds.get(key, at=commit) == row
+        assert ds.get({"k" if commit is first else "n": key}, at=commit) == row
 
 
 @pytest.mark.contract("derive:V27")

@@ -14,6 +14,7 @@ from trueline import check
 from trueline.chain.events import SetTransform
 from trueline.cli.app import run
 from trueline.errors import InputError, InputReset, PullError
+from trueline.workspace.derive import strategies
 from trueline.workspace.derive.redefine import OnChange, redefine
 
 COLUMNS = {"account": pa.string(), "total": pa.float64()}
@@ -107,6 +108,46 @@ def test_an_input_that_is_read_still_is_not_reset_unnoticed(bank):
     assert isinstance(caught.value.report.errors["q"], InputReset)
 
 
+@pytest.mark.contract("derive:V16")
+def test_a_clone_that_diverged_and_was_replaced_is_not_followed_unnoticed(ws, tmp_path):
+    ws.create("transfers").append(rows(a=1))
+    first = ws["transfers"].commit()
+    remote = str(tmp_path / "remote")
+    ws["transfers"].push(remote)
+    with tl.open(tmp_path / "other", create=True) as other, computing(together):
+        other.clone(remote, "copy")
+        define_by_hand(other, "q", "q", ["copy"], columns=COLUMNS)
+        define_by_hand(other, "over", "over", ["q"], columns=COLUMNS)
+        ws["transfers"].append(rows(b=2))
+        ws["transfers"].push(remote)
+        other.pull("over")
+        before = {name: other[name].head for name in ("copy", "q", "over")}
+        # Where it came from goes another way.
+        ws["transfers"].reset(to=first)
+        ws["transfers"].append(rows(c=3))
+        ws["transfers"].push(remote, force=True)
+        with pytest.raises(PullError) as caught:
+            other.pull("over")
+        assert caught.value.report.errors["copy"].code == "Diverged"
+        assert {name: other[name].head for name in before} == before
+        other.clone(remote, "copy", force=True)
+        assert {stage.dataset: stage.state for stage in other.plan("over")} == {
+            "q": "refused",
+            "over": "refused",
+        }
+        with pytest.raises(PullError) as caught:
+            other.pull("over")
+        error = caught.value.report.errors["q"]
+        assert isinstance(error, InputReset)
+        assert (error.taken, error.now) == (before["copy"], ws["transfers"].head)
+        assert str(before["copy"]) in str(error)
+        assert str(ws["transfers"].head) in str(error)
+        assert {name: other[name].head for name in ("q", "over")} == {
+            name: before[name] for name in ("q", "over")
+        }
+        assert "`trueline reset q --rebuild`" in error.remedy
+
+
 FLOW = {"strategy": "stateless", "reason": ""}
 
 
@@ -134,6 +175,40 @@ def test_rows_from_before_a_definition_stay_when_all_is_computed_again(log):
             assert done.to_dict()["not_refreshed"] == "from_here"
         defined(log, "select account, total from log", ("log",), OnChange.REBUILD, **FLOW)
         assert log.pull("q", full_refresh=True)["q"].differed is False
+
+
+@pytest.mark.contract("derive:V18")
+def test_a_plan_of_a_redefined_dataset_reads_all_and_says_so_as_the_pull_does(log):
+    def planned():
+        stage = log.plan("q")["q"]
+        return stage.state, stage.strategy, stage.reason, stage.estimate
+
+    log["log"].append(rows(b=2, c=3))
+    with computing(together):
+        assert planned() == ("new", "stateless", "", 3)
+        log.pull("q")
+        defined(log, "select total, account from log", ("log",), OnChange.REBUILD, **FLOW)
+        # Nothing is new, and everything is read.
+        assert planned() == ("redefined", "recompute", "redefined", 3)
+        assert "recompute (redefined), reads about 3 records" in log.plan("q").explain()
+        log["log"].append(rows(d=4))
+        assert planned() == ("behind", "recompute", "redefined", 4)
+        done = log.pull(log.plan("q"))["q"]
+        assert (done.strategy, done.reason) == ("recompute", "redefined")
+        assert planned() == ("current", "stateless", "", 0)
+        log["log"].append(rows(e=5))
+        assert planned() == ("behind", "stateless", "", 1)
+        # Rows from before a definition that holds from here on are not read again.
+        defined(log, "select account, total from log", ("log",), OnChange.FROM_HERE, **FLOW)
+        assert planned() == ("behind", "stateless", "", 1)
+        # What follows by groups, and has none kept.
+        defined(log, inputs=("log",), change=OnChange.REBUILD, **{**FLOW, "strategy": "keyed"})
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(strategies, "_kept", lambda *_: {})
+            assert planned() == ("behind", "recompute", "redefined", 5)
+            log.pull("q")
+            log["log"].append(rows(f=6))
+            assert planned() == ("behind", "recompute", "no_state", 6)
 
 
 @pytest.mark.contract("derive:V15")
@@ -197,3 +272,33 @@ def test_the_log_and_the_lineage_say_how_a_definition_came_into_force(log, capsy
     assert (in_log, in_lineage) == ("rebuild", "rebuild")
     assert summary.endswith(f"(rebuild, in place of {old})")
     assert log.lineage("q").to_dict()["nodes"][-1]["replaces"] == old
+
+
+@pytest.mark.contract("derive:V16")
+@pytest.mark.contract("derive:V18")
+def test_a_plan_refuses_what_is_computed_from_a_replaced_input_as_a_pull_does(log):
+    define_by_hand(log, "top", "select * from q", ["q"], columns=COLUMNS)
+    define_by_hand(log, "over", "select * from top", ["top"], columns=COLUMNS)
+    old = log["q"]
+    with computing(together):
+        log.pull()
+        derivation, schema = by_hand(log, "less", ["log"], columns={"account": pa.string()}, **FLOW)
+        with pytest.warns(tl.errors.DataWarning, match="'top' rests on the old one"):
+            redefine(log, old, derivation, schema, OnChange.REBUILD)
+        heads = {name: log[name].head for name in ("top", "over")}
+        plan = log.plan("over")
+        states = {each.dataset: each.state for each in plan}
+        assert states == {old.name: "current", "top": "refused", "over": "refused"}
+        planned = [plan[name].error for name in ("top", "over")]
+        assert planned[0] is planned[1]
+        for pulled in (("over",), (plan,)):
+            with pytest.raises(PullError) as caught:
+                log.pull(*pulled)
+            assert caught.value.report["over"].waits_for == ("top",)
+            for error in (caught.value.report.errors["top"], planned[0]):
+                assert error.code == "InputReplaced"
+                assert (error.fields["taken"], error.fields["now"]) == (old.head, log["q"].head)
+                assert f"up to block {old.head}" in str(error)
+                assert f"at block {log['q'].head}" in str(error)
+                assert "ws['top'].reset(rebuild=True)" in error.remedy
+        assert {name: log[name].head for name in heads} == heads

@@ -27,7 +27,13 @@ from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive.checks import bound, check_definition, refuse_circle_of_checks
 from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.function import allow, function_of, result_of_function
-from trueline.workspace.derive.input_tables import InputTable, TableKind, offset_column, tables_read
+from trueline.workspace.derive.input_tables import (
+    EVENT_KINDS,
+    InputTable,
+    TableKind,
+    offset_column,
+    tables_read,
+)
 from trueline.workspace.derive.output_keys import key_of
 from trueline.workspace.derive.part_types import PartType
 from trueline.workspace.derive.redefine import OnChange, redefine, refuse_cycle, replacements
@@ -253,10 +259,6 @@ def _offset_tables(request: DerivationRequest, inputs: Mapping[str, Dataset]) ->
     return [table for table in tables if table.only_grows(inputs[table.alias])]
 
 
-def _events(alias: str) -> InputTable:
-    return InputTable(alias, TableKind.EVENTS)
-
-
 # --- by query -------------------------------------------------------------------------------------
 
 
@@ -269,7 +271,11 @@ def _defined(
 
     keys = {alias: key for alias, dataset in inputs.items() if (key := key_of(dataset))}
     # Every event has an offset of its own.
-    keys |= {_events(alias).name: (offset_column(dataset),) for alias, dataset in inputs.items()}
+    keys |= {
+        InputTable(alias, kind).name: (offset_column(dataset),)
+        for alias, dataset in inputs.items()
+        for kind in EVENT_KINDS
+    }
     *steps, last = judged_steps(session, request.queries, keys)
     if request.declared_key is not None:
         columns = list(session.types(last.canonical))

@@ -108,7 +108,6 @@ def _followed(
     assert tail is not None
     derivation = derivation_at(tail)
     assert derivation is not None
-    refuse_replaced(workspace, origins.known, dataset.name, derivation)
     check_inputs(origins.known, node, tail)
     origin = origins.of(dataset.name)
     left = left_at(dataset.chain, tail)
@@ -289,6 +288,7 @@ def _judged_at(left: DerivedCheckpoint) -> dict[str, Multihash | None]:
 
 def check_inputs(known: Dependencies, node: DatasetNode, tail: Tail) -> None:
     """Refuse to go on where an input, or a root behind it, is not the one that was read (derive:V16)."""
+    refuse_replaced(known, node, tail)
     if node.missing:
         raise input_missing("", node.missing[0])
     left = left_at(node.dataset.chain, tail)

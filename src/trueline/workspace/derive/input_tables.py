@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trueline.dataset.definition import strategy_of
 from trueline.errors import InputError
@@ -27,8 +27,20 @@ class TableKind(Enum):
 
     ROWS = "{}"
     EVENTS = "changes('{}')"
+    # Written `changes('{}', system => true)`: with the columns of the system, of a root `late` among them.
+    SYSTEM_EVENTS = "system_changes('{}')"
     # What `first` and `last` are computed from: current rows of an input that only grows, with offsets.
     OFFSETS = "offsets('{}')"
+
+    @property
+    def is_events(self) -> bool:
+        """Whether its rows are events, which are never taken back."""
+        return self in EVENT_KINDS
+
+
+EVENT_KINDS: Final = (TableKind.EVENTS, TableKind.SYSTEM_EVENTS)
+# What may follow the name of a dataset in `changes(…)`.
+_SYSTEM: Final = (",", "system", "=", ">", "true")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +61,16 @@ class InputTable:
 
     def view(self, dataset: Dataset, at: Multihash | None = None) -> View:
         """Return what it shows at a commit."""
-        if self.kind is TableKind.EVENTS:
-            return dataset.changes(upto=at)
+        if self.kind.is_events:
+            return dataset.changes(upto=at, system=self.kind is TableKind.SYSTEM_EVENTS)
         if self.kind is TableKind.ROWS:
             return dataset.view(at)
         return dataset.view(at, system=True).select(offset_column(dataset), *dataset.view(at).columns)
 
     def change(self, dataset: Dataset, before: Multihash, after: Multihash) -> View:
         """Return how it changes from one commit to another: with `op` where rows may go."""
-        if self.kind is TableKind.EVENTS:
-            return dataset.changes(before, after)
+        if self.kind.is_events:
+            return dataset.changes(before, after, system=self.kind is TableKind.SYSTEM_EVENTS)
         if self.kind is TableKind.ROWS:
             return dataset.diff(before, after)
         columns = offset_column(dataset), *dataset.view(after).columns
@@ -66,7 +78,7 @@ class InputTable:
 
     def only_grows(self, dataset: Dataset, at: Position | None = None) -> bool:
         """Say whether its rows are never lost or changed."""
-        if self.kind is TableKind.EVENTS:
+        if self.kind.is_events:
             return True
         tail = dataset.chain.tail() if at is None else dataset.chain.tail_at(at.block)
         return tail is not None and not tail.replaces_rows and isinstance(strategy_of(tail), Append | Ledger)
@@ -111,6 +123,14 @@ def tables_of(derivation: Derivation) -> tuple[InputTable, ...]:
     if derivation.function is not None or not derivation.canonical:
         return tuple(map(InputTable, aliases))
     return tables_read(derivation.canonical, aliases)
+
+
+def only_grow(
+    tables: Iterable[tuple[InputTable, Dataset]], positions: Mapping[DatasetId, Position] | None = None
+) -> bool:
+    """Say whether no row of tables, each given with the dataset that it shows, is ever lost or changed."""
+    at = positions or {}
+    return all(table.only_grows(dataset, at.get(dataset.id)) for table, dataset in tables)
 
 
 def views_at(
@@ -186,36 +206,43 @@ def with_changes(text: str) -> str:
 
     >>> with_changes("select * from changes('sales') where op = 'insert'")
     "select * from `changes('sales')` where op = 'insert'"
+    >>> with_changes("select late from changes('sales', system=>true)")
+    "select late from `system_changes('sales')`"
     """
     found = list(tokens(text))
     places: list[tuple[int, int, str]] = []
     for at, token in enumerate(found[:-3]):
-        opening, name, closing = found[at + 1 : at + 4]
+        opening, name, *rest = found[at + 1 : at + 9]
         if token.kind != "word" or token.name != "changes" or opening.name != "(":
             continue
-        if name.kind != "string" or closing.name != ")" or "`" in name.name:
+        said = tuple(each.name for each in rest[: len(_SYSTEM)])
+        kind = TableKind.SYSTEM_EVENTS if said == _SYSTEM else TableKind.EVENTS
+        rest = rest[len(_SYSTEM) :] if kind is TableKind.SYSTEM_EVENTS else rest
+        if name.kind != "string" or not rest or rest[0].name != ")" or "`" in name.name:
             raise InputError(
-                "changes() takes the name of a dataset in quotes",
+                "changes() takes the name of a dataset in quotes, and perhaps system => true",
                 remedy="put the name into single quotes",
                 code="BadQuery",
             )
-        written = text[name.at + 1 : closing.at].rstrip()[:-1]
-        places.append((token.at, closing.at + 1, written))
-    for start, end, alias in reversed(places):
-        text = f"{text[:start]}`{InputTable(alias, TableKind.EVENTS).name}`{text[end:]}"
+        written = text[name.at + 1 : found[at + 3].at].rstrip()[:-1]
+        places.append((token.at, rest[0].at + 1, InputTable(written, kind).name))
+    for start, end, table in reversed(places):
+        text = f"{text[:start]}`{table}`{text[end:]}"
     return text
 
 
 def events_named(text: str) -> list[str]:
     """Return the datasets whose events a query reads, as `with_changes` writes them.
 
-    >>> events_named("select * from `changes('Sales')`")
-    ['Sales']
+    >>> events_named("select * from `changes('Sales')` join `system_changes('Costs')`")
+    ['Sales', 'Costs']
     """
-    start, _, end = TableKind.EVENTS.value.partition("{}")
     found = []
     for token in tokens(text):
-        if token.kind == "quoted" and token.name.startswith(start) and token.name.endswith(end):
-            begin = token.at + 1 + len(start)
-            found.append(text[begin : token.at + 1 + len(token.name) - len(end)])
+        for kind in EVENT_KINDS:
+            start, _, end = kind.value.partition("{}")
+            if token.kind == "quoted" and token.name.startswith(start) and token.name.endswith(end):
+                begin = token.at + 1 + len(start)
+                found.append(text[begin : token.at + 1 + len(token.name) - len(end)])
+                break
     return list(dict.fromkeys(found))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from trueline.dataset.derivation import COPY, KeyKind
 from trueline.errors import InputError, SchemaError, TruelineError
 from trueline.workspace.derive.canonical import UNORDERED, NotCanonical, OffsetTable, canonical
-from trueline.workspace.derive.input_tables import InputTable, TableKind, offset_column
+from trueline.workspace.derive.input_tables import EVENT_KINDS, InputTable, offset_column
 from trueline.workspace.derive.output_keys import proven_key
 from trueline.workspace.derive.part_types import PartType
 from trueline.workspace.derive.reproducible import check_calls, check_plan
@@ -122,9 +122,8 @@ def with_offsets(
     session: QuerySession, inputs: Mapping[str, Dataset], offsets: Iterable[InputTable]
 ) -> QuerySession:
     """Let the judge know which tables have offsets: those, and events, where they are shown."""
-    events = [
-        table for alias in inputs if (table := InputTable(alias, TableKind.EVENTS)).name in session.tables
-    ]
+    possible = (InputTable(alias, kind) for alias in inputs for kind in EVENT_KINDS)
+    events = [table for table in possible if table.name in session.tables]
     found = {table.name: OffsetTable(table.name, offset_column(inputs[table.alias])) for table in events}
     found |= {table.alias: OffsetTable(table.name, offset_column(inputs[table.alias])) for table in offsets}
     return replace(session, offsets=found)

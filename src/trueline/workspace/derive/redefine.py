@@ -20,13 +20,13 @@ from trueline.dataset.derivation import COPY, Derivation, derivation_at, describ
 from trueline.errors import CorruptionError, DatasetExists, DataWarning, InputError, visible
 from trueline.merge import Append, Ledger
 from trueline.workspace.creation import CreationPlan, make
-from trueline.workspace.derive.input_tables import TableKind, tables_of
+from trueline.workspace.derive.input_tables import tables_of
 from trueline.workspace.locations import holds_key
 
 if TYPE_CHECKING:
     from trueline.chain.head_state import Tail
     from trueline.workspace.dataset import Dataset
-    from trueline.workspace.dependencies import Dependencies
+    from trueline.workspace.dependencies import DatasetNode, Dependencies
     from trueline.workspace.workspace import Workspace
 
 
@@ -177,7 +177,7 @@ def _not_append_only(workspace: Workspace, derivation: Derivation) -> str | None
     """Name an input whose rows can change, None if all of them only get more."""
     names = workspace._names_by_id()
     # Events are never taken back.
-    read = {table.alias for table in tables_of(derivation) if table.kind is not TableKind.EVENTS}
+    read = {table.alias for table in tables_of(derivation) if not table.kind.is_events}
     for each in derivation.inputs:
         name = names.get(each.dataset_ref, each.dataset_ref)
         if each.alias not in read:
@@ -304,19 +304,26 @@ def in_force(workspace: Workspace, known: Dependencies) -> list[str]:
     return [name for name, node in known.nodes.items() if str(node.id) not in replaced]
 
 
-def refuse_replaced(workspace: Workspace, known: Dependencies, name: str, derivation: Derivation) -> None:
+def refuse_replaced(known: Dependencies, node: DatasetNode, tail: Tail) -> None:
     """Refuse to follow an input that has lost its name to a new chain (derive:V16)."""
-    replaced = _replaced(workspace, known)
-    for each in derivation.inputs:
-        if (new := replaced.get(each.dataset_ref)) is not None:
-            raise InputError(
-                f"dataset {name!r} is computed from {each.dataset_ref}, which was replaced:"
-                f" {new!r} is {workspace[new].id} now",
-                remedy=f"compute it from the new one: ws[{name!r}].reset(rebuild=True)",
-                code="InputReplaced",
-                name=name,
-                input=each.alias,
-            )
+    name = node.name
+    replaced = _replaced(node.dataset._workspace, known)
+    taken = {str(each): at.last_block for each, at in tail.taken.items()}
+    for read in node.derivation.inputs if node.derivation is not None else ():
+        if (new := replaced.get(read.dataset_ref)) is None:
+            continue
+        block, now = taken.get(read.dataset_ref), known[new].dataset.head
+        upto = "" if block is None else f" up to block {block}"
+        raise InputError(
+            f"{name!r} is computed from {read.dataset_ref}{upto}, which was replaced:"
+            f" {new!r} is {known[new].id} now, at block {now}",
+            remedy=f"compute it from the new one: ws[{name!r}].reset(rebuild=True)",
+            code="InputReplaced",
+            dataset=name,
+            input=read.alias,
+            taken=block,
+            now=now,
+        )
 
 
 def refuse_cycle(workspace: Workspace, name: str, inputs: Mapping[str, Dataset]) -> None:

@@ -14,7 +14,7 @@ from trueline.dataset.definition import PATH as DOCUMENT
 from trueline.dataset.derivation import Derivation
 from trueline.errors import InputError, ManifestError
 from trueline.flow import NonDet
-from trueline.workspace.derive.input_tables import InputTable, TableKind, events_named, with_changes
+from trueline.workspace.derive.input_tables import EVENT_KINDS, InputTable, events_named, with_changes
 from trueline.workspace.derive.redefine import OnChange
 from trueline.workspace.query_guard import unknown_tables
 from trueline.workspace.sql import tables_of
@@ -183,7 +183,7 @@ def _read_by(workspace: Workspace, request: DerivationRequest) -> dict[str, Data
     steps: list[str] = []
     for step, text in request.queries:
         events = events_named(text)
-        hidden = [*steps, *(InputTable(name, TableKind.EVENTS).name for name in events)]
+        hidden = [*steps, *(InputTable(name, kind).name for name in events for kind in EVENT_KINDS)]
         tables = {table.lower() for table in unknown_tables(text, hidden)}
         found |= {name: workspace[name] for name in events if name not in found}
         for table in tables_of(text, names):

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from trueline.errors import IrreproducibleQuery, UnsafeQuery
-from trueline.workspace.derive.input_tables import InputTable, TableKind, events_named
+from trueline.workspace.derive.input_tables import EVENT_KINDS, InputTable, TableKind, events_named
 from trueline.workspace.derive.reproducible import check_calls, check_reproducible
 from trueline.workspace.query_guard import FUNCTIONS, check_query
 
@@ -26,9 +26,8 @@ def check_steps(queries: Iterable[tuple[str, str]], aliases: Sequence[str], *, o
 
     With `ordered` the rows of some input have an order.
     """
-    possible = [
-        InputTable(alias, kind).name for alias in aliases for kind in (TableKind.ROWS, TableKind.EVENTS)
-    ]
+    kinds = (TableKind.ROWS, *EVENT_KINDS)
+    possible = [InputTable(alias, kind).name for alias in aliases for kind in kinds]
     for name, text in queries:
         check_query(text, possible)
         check_reproducible(text, ordered=ordered or bool(events_named(text)))

@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING
 from trueline.chain.checkpoint import DerivedCheckpoint
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
+from trueline.chain.sources import ENGINE
 from trueline.dataset.derivation import CANONICAL, Derivation
-from trueline.errors import InputError, StalePlan
+from trueline.errors import InputError, StalePlan, TruelineError
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.follow import check_inputs
 from trueline.workspace.derive.freshness import lacking
-from trueline.workspace.derive.input_tables import not_taken
+from trueline.workspace.derive.input_tables import not_taken, only_grow, tables_of
 from trueline.workspace.derive.redefine import in_force
 from trueline.workspace.derive.request import steps_of
 from trueline.workspace.derive.rest import Origins, left_at
-from trueline.workspace.derive.strategies.classify import RECOMPUTE
+from trueline.workspace.derive.strategies.classify import KEYED, RECOMPUTE
 from trueline.workspace.derive.strategies.increment import removed_since
-from trueline.workspace.derive.strategies.keyed import KEPT
+from trueline.workspace.derive.strategies.keyed import KEPT, state_name
 from trueline.workspace.plan.stages import (
     BEHIND,
     CURRENT,
@@ -82,18 +83,17 @@ class _Planning:
         assert tail is not None
         assert node.derivation is not None
         strategy, reason = node.derivation.strategy, node.derivation.reason
-        try:
-            check_inputs(known, node, tail)
-        except InputError as error:
+        if (error := self._refused(node, tail)) is not None:
             refused = Stage(name, REFUSED, strategy, reason, error=error, head=tail.head)
             return replace(refused, definition=node.definition)
         left = left_at(node.dataset.chain, tail)
         inputs = tuple(self._news(node, each) for each in known.inputs(name))
-        if strategy != RECOMPUTE and self._lost_records(node, tail):
-            strategy, reason = RECOMPUTE, "records_removed"
         state = self._state(node, left, inputs)
-        full = strategy == RECOMPUTE or left is None
-        read = [(each.upto + 1 if each.upto is not None else 0) if full else each.records for each in inputs]
+        # What is always recomputed is so at each stop; from one whole result increments go on.
+        times = len(stops) if strategy == RECOMPUTE else 1
+        if left is not None and (why := self._why_whole(node, tail, left)):
+            strategy, reason = RECOMPUTE, why
+        whole = strategy == RECOMPUTE or left is None
         return Stage(
             name,
             state,
@@ -102,12 +102,37 @@ class _Planning:
             inputs,
             stops if state != CURRENT else stops[-1:],
             behind(self.origins, name, left, self.now),
-            sum(each or 0 for each in read) * (len(stops) if full else 1) if state != CURRENT else 0,
+            _read(inputs, times if whole else 0) if state != CURRENT else 0,
             head=tail.head,
             definition=node.definition,
             kept=_kept(left),
             not_taken=self._not_taken(node, node.derivation),
         )
+
+    def _refused(self, node: DatasetNode, tail: Tail) -> TruelineError | None:
+        """Return why a pull would refuse a dataset, or what it needs."""
+        try:
+            check_inputs(self.origins.known, node, tail)
+        except InputError as error:
+            return error
+        needed = (self.before.get(each) for each in self.origins.known.needs(node.name))
+        return next((each.error for each in needed if each is not None and each.state == REFUSED), None)
+
+    def _why_whole(self, node: DatasetNode, tail: Tail, left: DerivedCheckpoint) -> str:
+        """Say why what follows by the increment is computed as a whole once, as far as metadata show it."""
+        derivation = node.derivation
+        assert derivation is not None
+        if derivation.strategy == RECOMPUTE:
+            return ""
+        before = left.definition, left.engine, left.versions.get("canonical", CANONICAL), derivation.version
+        is_other = tail.redefined or before != (node.definition, ENGINE, CANONICAL, CANONICAL)
+        if is_other and not derivation.from_here:
+            return "redefined"
+        inputs = {alias: self.origins.known[name].dataset for alias, name in node.inputs.items()}
+        grows = only_grow((table, inputs[table.alias]) for table in tables_of(derivation))
+        if derivation.strategy == KEYED and left.more.get(KEPT) != state_name(append_only=grows):
+            return "no_state"
+        return "records_removed" if self._lost_records(node, tail) else ""
 
     def _lost_records(self, node: DatasetNode, tail: Tail) -> bool:
         """Say whether records of an input were removed since it was taken: no increment says which."""
@@ -165,6 +190,13 @@ def _kept(left: DerivedCheckpoint | None) -> tuple[int, int]:
         return 0, 0
     files = [file for file in left.state if file.notes.get("state") == left.more[KEPT]]
     return sum(file.notes.get("rows", 0) for file in files), sum(file.size for file in files)
+
+
+def _read(inputs: Sequence[InputNews], whole: int) -> int:
+    """Return how many records of inputs will be read: all of them so many times, or what is new if never."""
+    if not whole:
+        return sum(each.records or 0 for each in inputs)
+    return whole * sum(_count(each.after if each.upto is None else each.upto) for each in inputs)
 
 
 def _columns(dataset: Dataset) -> Sequence[str]:

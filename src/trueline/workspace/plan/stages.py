@@ -69,10 +69,11 @@ class Stage:
     """What is to be done for one dataset.
 
     `state` is new, behind, redefined (it or what it rests on), current, or refused (`error` says why).
-    `stops` are the cuts it is brought to, the last is the target. `estimate` counts the records of inputs
-    that will be read, as far as that is known. `kept` is what it keeps beside its rows to follow by the
-    increment: rows (one for a group), and bytes, with all values that groups were given and how often.
-    `not_taken` are the columns of inputs that came after its definition was written out from a star.
+    `strategy` is the one of its definition, but where all has to be computed once `recompute`; `reason` is a
+    code that says why. `stops` are the cuts it is brought to, the last is the target. `estimate` counts the
+    records of inputs that will be read, as far as that is known. `kept` is what it keeps beside its rows to
+    follow by the increment: rows (one for a group), and bytes, with all values that groups were given and how
+    often. `not_taken` are the columns of inputs that came after its definition was written out from a star.
     `along_with` are new datasets that join it with others: nobody named it, and without it there would be no
     cut at which these can be read with it.
     """

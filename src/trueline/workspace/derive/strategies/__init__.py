@@ -128,7 +128,7 @@ def recomputed(transaction: DerivedTransaction[Commit]) -> Commit:
     """Compute the whole result and record what it changes; what the strategy keeps is made again."""
     dataset, derivation = transaction.dataset, transaction.derivation
     with computed(transaction) as (session, result, scratch, tasks):
-        left = _kept(transaction, session.session, scratch) if derivation.strategy == KEYED else {}
+        left = _kept(transaction, session, scratch) if derivation.strategy == KEYED else {}
         go_on()
         transaction.check_head()
         return commit_result(
@@ -156,10 +156,10 @@ def computed(transaction: DerivedTransaction[Any]) -> Iterator[tuple[QuerySessio
         yield session, result, scratch, tasks
 
 
-def _kept(transaction: DerivedTransaction[Any], session: Any, scratch: Scratch) -> dict[str, Any]:
+def _kept(transaction: DerivedTransaction[Any], session: QuerySession, scratch: Scratch) -> dict[str, Any]:
     """Make the accumulators again; without them the next increment is computed as a whole too."""
     try:
-        name, files = built(transaction, session, scratch)
+        name, files = built(transaction, session.session, scratch)
     except Impossible:
         return {}
     return {"state": files, "more": {**transaction.advance.left.more, KEPT: name}}
@@ -172,5 +172,5 @@ def kept_after(
     left = transaction.advance.left
     if transaction.derivation.strategy == STATELESS:
         return left
-    kept = _kept(transaction, session.session, scratch) if transaction.derivation.strategy == KEYED else {}
+    kept = _kept(transaction, session, scratch) if transaction.derivation.strategy == KEYED else {}
     return replace(left, **kept) if kept else None

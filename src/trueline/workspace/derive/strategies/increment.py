@@ -21,7 +21,7 @@ from trueline.dataset.derivation import Derivation
 from trueline.dataset.remove.record import removals_of
 from trueline.identity.multihash import Multihash
 from trueline.view.engine import engine
-from trueline.workspace.derive.input_tables import InputTable, TableKind, tables_of
+from trueline.workspace.derive.input_tables import InputTable, TableKind, only_grow, tables_of
 from trueline.workspace.derive.statements import statements
 from trueline.workspace.derive.strategies.accumulators import PARTS
 
@@ -91,10 +91,7 @@ class DerivedTransaction(Generic[Recorded]):
     @property
     def append_only(self) -> bool:
         """Whether all inputs only grow."""
-        return all(
-            table.only_grows(dataset, self.advance.positions.get(dataset.id))
-            for table, dataset in self.tables
-        )
+        return only_grow(self.tables, self.advance.positions)
 
     @property
     def tables(self) -> list[tuple[InputTable, Dataset]]:
@@ -188,7 +185,7 @@ def delta_of(
         else:
             view, events = table.change(dataset, taken.last_block, after.block), after.offset - last
         # Of events the operation is one of their columns.
-        op = "" if table.kind is TableKind.EVENTS else dataset.chain.tail_at(after.block).vocab.op
+        op = "" if table.kind.is_events else dataset.chain.tail_at(after.block).vocab.op
         read = view if columns is None else view.select(*_read_columns(view, columns, op))
         rows = _read(read, transaction.carried) if events <= most else None
         sides = _on_spark(view, op, session()) if rows is None else _here(rows, op)

@@ -87,9 +87,9 @@ def accumulation_of(transaction: DerivedTransaction[Any]) -> Accumulation:
         raise Impossible(problem.code) from None
 
 
-def state_name(transaction: DerivedTransaction[Any]) -> str:
+def state_name(*, append_only: bool) -> str:
     """Name the state: where inputs only grow it keeps less."""
-    return f"aggregates-{LAYOUT}{'-grows' if transaction.append_only else ''}"
+    return f"aggregates-{LAYOUT}{'-grows' if append_only else ''}"
 
 
 def judged(session: Any, text: str, tables: Collection[str], *, append_only: bool) -> str:
@@ -128,7 +128,7 @@ def judged(session: Any, text: str, tables: Collection[str], *, append_only: boo
 
 def follow_keyed(transaction: DerivedTransaction[Recorded], left: DerivedCheckpoint) -> Recorded:
     """Record what the change of the inputs makes of the groups that it touches."""
-    name = state_name(transaction)
+    name = state_name(append_only=transaction.append_only)
     if left.more.get(KEPT) != name:
         raise Impossible("no_state")
     made = accumulation_of(transaction)
@@ -338,7 +338,7 @@ def built(
     schema = _schema(frame)
     check_accumulators(made, schema)
     pieces: list[Any] = list(spooled(frame, scratch, "accumulating groups"))
-    name = state_name(transaction)
+    name = state_name(append_only=transaction.append_only)
     state = State.open(transaction.dataset.chain.store, None, name, encoding=KeyEncoding.GROUP)
     if not pieces:
         return name, ()
