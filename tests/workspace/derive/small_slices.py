@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+# It takes the size of its files from there when it is loaded.
+import trueline.dataset.compact  # noqa: F401
 from trueline.dataset.append import append as committing
 from trueline.dataset.append import pieces
 
