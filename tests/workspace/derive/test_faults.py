@@ -230,10 +230,10 @@ def test_a_fault_between_the_slices_of_a_commit(tmp_path, spark):
             assert len(found) >= 8
             return found
 
-        found.fail_at_some(5, between_slices)
+        found.fail_at_some(4, between_slices)
         done = [each for each in found.log_of_pull if each[0] in DEADLY]
         deed, results = "tests.workspace.derive.recorded:pulling_small_slices", str(found.results)
-        numbers = some(between_slices(done), 3)
+        numbers = some(between_slices(done), 2)
         for place in killed_at(deed, found.template, tmp_path / "killed", results, "whole", numbers=numbers):
             found.check(place)
 

@@ -257,7 +257,7 @@ WIDE = {"summed": ("select k, sum(x) as s from t group by k", "k")}
 
 @pytest.mark.contract("derive:V1")
 @pytest.mark.contract("derive:V4")
-@pytest.mark.parametrize("where", ["here", "in tasks"])
+@pytest.mark.parametrize("where", ["here", pytest.param("in tasks", marks=pytest.mark.soak)])
 def test_numbers_out_of_range_are_recomputed_until_they_are_retracted(spark_workspace, monkeypatch, where):
     dataset = begin(spark_workspace, tl.merge.upsert("id"))
     followed = Followed(spark_workspace, monkeypatch, list(WIDE), WIDE)
