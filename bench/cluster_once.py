@@ -88,7 +88,7 @@ def answer(question: Question) -> Answer:
         session = room.given
         actions = {case: _actions(case, question, session) for case in question.cases}
         seconds = {case: {FIRST: [timed(each[FIRST])]} for case, each in actions.items()}
-        python, jvm = _peak_of_python(), _peak_of_jvm(session)
+        python, jvm = peak_of_python(), _peak_of_jvm(session)
         if question.rounds:
             for case, each in actions.items():
                 taken = alternate(each, question.rounds, warmup=1)
@@ -174,7 +174,7 @@ def _written(frame: DataFrame) -> None:
         shutil.rmtree(target)
 
 
-def _peak_of_python() -> int:
+def peak_of_python() -> int:
     # Not what getrusage says: that begins with the peak of the process that started this one.
     return _peak_of("self")
 

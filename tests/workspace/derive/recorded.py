@@ -14,8 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import trueline as tl
+from tests.workspace.derive.small_slices import slices_of
 from trueline.chain.instant import Instant
 from trueline.dataset.append.incoming import from_table
+from trueline.dataset.append.pieces import IncomingPiece
 from trueline.kernel.tasks import InlineTasks
 from trueline.workspace.derive import follow, strategies
 from trueline.workspace.derive.strategies import keyed
@@ -27,10 +29,10 @@ NOON = Instant.parse("2100-01-01T12:00:00Z")  # later than any clock that made t
 VERSIONS = {"canonical": "1"}
 
 
-def _place(folder, transaction):
+def _place(folder, transaction, what="result"):
     positions = transaction.advance.positions
     taken = "-".join(str(positions[each.id].offset) for each in transaction.inputs.values())
-    return Path(folder) / f"{transaction.dataset.name}-{taken}.parquet"
+    return Path(folder) / f"{transaction.dataset.name}-{taken}-{what}.parquet"
 
 
 def _whole(*_):
@@ -38,22 +40,35 @@ def _whole(*_):
 
 
 @contextmanager
-def _computed_by(computed, **more):
-    """Have whole results computed by something else; what increments would keep is not made."""
+def _computed_by(computed, built=None):
+    """Have whole results computed by something else; what increments keep is `built` so, or not made."""
     with pytest.MonkeyPatch.context() as patch:
         for room in (follow, strategies):
             patch.setattr(room, "computed", computed)
         patch.setattr(strategies, "_increment", _whole)
-        patch.setattr(strategies, "_kept", lambda *_: {})
-        for name, value in more.items():
-            patch.setattr(follow, name, value)
+        if built is None:
+            patch.setattr(strategies, "_kept", lambda *_: {})
+        else:
+            patch.setattr(strategies, "built", built)
+        patch.setattr(follow, "engine_versions", lambda _: VERSIONS)
         yield
 
 
 @contextmanager
-def recording(folder):
-    """Keep the results of Spark in a folder."""
-    real = strategies.computed
+def recording(folder, *, state=False):
+    """Keep the results of Spark in a folder; those of which `state` is built too, if it is to be."""
+    real, spooled = strategies.computed, keyed.spooled
+
+    def built(transaction, session, scratch):
+        def noted(frame, *given):
+            pieces = list(spooled(frame, *given))
+            found = pa.concat_tables([table for piece in pieces for table in piece.read(0, piece.rows)])
+            pq.write_table(found, _place(folder, transaction, "parts"))
+            return pieces
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keyed, "spooled", noted)
+            return keyed.built(transaction, session, scratch)
 
     @contextmanager
     def computed(transaction):
@@ -64,13 +79,22 @@ def recording(folder):
             pq.write_table(given, _place(folder, transaction))
             yield session, rows, scratch, tasks
 
-    with _computed_by(computed, engine_versions=lambda _: VERSIONS):
+    with _computed_by(computed, built if state else None):
         yield
 
 
 @contextmanager
-def replaying(folder):
+def replaying(folder, *, state=False):
     """Take the results from a folder; there is no Spark."""
+
+    def built(transaction, session, scratch):
+        parts = pq.read_table(_place(folder, transaction, "parts"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(keyed, "run_sql", lambda *_: parts)
+            patch.setattr(keyed, "_schema", lambda frame: frame.schema)
+            patch.setattr(keyed, "spooled", lambda *_: [IncomingPiece.of(parts)])
+            patch.setattr(type(transaction.workspace._spark), "tasks_for", lambda *_: InlineTasks())
+            return keyed.built(transaction, session, scratch)
 
     @contextmanager
     def computed(transaction):
@@ -79,7 +103,7 @@ def replaying(folder):
             rows = from_table(table, transaction.tail, with_op=False)
             yield SimpleNamespace(session=None), rows, scratch, InlineTasks()
 
-    with _computed_by(computed, engine_versions=lambda _: VERSIONS):
+    with _computed_by(computed, built if state else None):
         yield
 
 
@@ -113,6 +137,17 @@ def at_noon(path, **more):
     ws = tl.open(path, **more)
     ws.clock = lambda: NOON
     return ws
+
+
+def pulling_small_slices(path, what):
+    """The same where each result is several slices."""
+    act = pulling(path, what)
+
+    def small():
+        with slices_of(2):
+            act()
+
+    return small
 
 
 def pulling(path, what):

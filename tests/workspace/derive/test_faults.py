@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import errno
 import shutil
+from functools import partial
 
 import pytest
 
 from tests.examples import some
 from tests.faults import DEADLY, DURABLE, WatchedFiles, failing, killed_at, watching
 from tests.workspace.derive.recorded import at_noon, by_increments, of_one_version, recording, replaying
-from tests.workspace.derive.test_pull import define, transfers
+from tests.workspace.derive.small_slices import slices_by_commit, slices_of
+from tests.workspace.derive.test_pull import define, rows, transfers
 from trueline.chain.checkpoint import derived_checkpoint
 from trueline.errors import OutcomeUnknown, PullError, RetryError
 from trueline.workspace.derive.strategies import keyed
@@ -64,8 +66,26 @@ class Diamond:
             transfers(ws, (4, "b", 9.0), (1, "a", 6.0))
 
     def copy(self, name):
+        """Return a copy of the workspace before the pull."""
         shutil.copytree(self.template, self.folder / name)
         return self.folder / name
+
+    def operations(self):
+        """What is done to files: as the workspace is opened, and by the pull."""
+        files = WatchedFiles()
+        with watching(files), at_noon(self.copy("watched")) as ws, self.replaying(self.results):
+            opening = len(files.log)
+            ws.pull(workers=1)
+            log = list(files.log)
+        return log[:opening], log[opening:]
+
+    def fail_at_some(self, count, among=None):
+        """Let so many of the durable operations fail (all in `make soak`), in copies; return their number."""
+        opening, self.log_of_pull = self.operations()
+        durable = [each for each in opening + self.log_of_pull if each[0] in DURABLE]
+        for number in some(range(1, len(durable) + 1) if among is None else among(durable), count):
+            assert self.fails_at(number)
+        return len(durable)
 
     def check(self, place):
         """The next pull finishes it: nothing twice, nothing lost."""
@@ -107,6 +127,33 @@ class Increment(Diamond):
         transfers(ws, (1, "a", 6.0), (3, "c", 1.0))
 
 
+class FirstBuild(Diamond):
+    """One dataset before its first pull, which makes the accumulators of all groups."""
+
+    recording = staticmethod(partial(recording, state=True))
+    replaying = staticmethod(partial(replaying, state=True))
+
+    def begin(self, ws):
+        define(ws, "credits")
+
+    def check(self, place):
+        """What was kept is there: the next pull goes on from it."""
+        super().check(place)
+        with at_noon(place) as ws, by_increments(None):
+            transfers(ws, (1, "a", 6.0), (3, "c", 1.0))
+            ws.pull()
+            assert rows(ws, "credits") == {"a": 6.0, "c": 1.0}
+
+
+class OfSmallSlices(Diamond):
+    """The diamond with results of several slices each."""
+
+    def begin(self, ws):
+        amounts = enumerate((4.0, -3.0, 6.0, -1.0, 2.5, -7.0), 3)
+        transfers(ws, *((number, "cdefgh"[number - 3], amount) for number, amount in amounts))
+        super().begin(ws)
+
+
 @pytest.fixture(scope="module")
 def diamond(tmp_path_factory, spark):
     found = Diamond(tmp_path_factory.mktemp("diamond"), spark, stops=False)
@@ -116,26 +163,20 @@ def diamond(tmp_path_factory, spark):
 
 @pytest.fixture(scope="module")
 def operations(diamond):
-    """What is done to files: as the workspace is opened, and by the pull."""
-    files = WatchedFiles()
-    with watching(files), at_noon(diamond.copy("watched")) as ws, replaying(diamond.results):
-        opening = len(files.log)
-        ws.pull(workers=1)
-        names = [name for name, _ in files.log]
-    return names[:opening], names[opening:]
+    return diamond.operations()
 
 
 @pytest.mark.sampled
 def test_every_durable_operation_fails_once(diamond, operations):
     opening, pulling = operations
-    count = sum(name in DURABLE for name in opening + pulling)
+    count = sum(name in DURABLE for name, _ in opening + pulling)
     assert count >= 50
     for number in some(range(1, count + 1), 16):
         assert diamond.fails_at(number)
 
 
 def test_a_process_is_killed_at_one_operation_of_each_kind(diamond, operations):
-    done = [name for name in operations[1] if name in DEADLY]
+    done = [name for name, _ in operations[1] if name in DEADLY]
     kinds = {name: done.index(name) + 1 for name in done}
     assert {"link", "rename", "fsync", "write"} <= set(kinds)
     deed, results = "tests.workspace.derive.recorded:pulling", str(diamond.results)
@@ -147,6 +188,7 @@ def test_a_process_is_killed_at_one_operation_of_each_kind(diamond, operations):
 
 
 @pytest.mark.contract("derive:V17")
+@pytest.mark.sampled
 def test_every_durable_operation_of_an_increment_fails_once(tmp_path, spark):
     found = Increment(tmp_path, spark, stops=False)
     assert found.transactions == 1
@@ -159,10 +201,46 @@ def test_every_durable_operation_of_an_increment_fails_once(tmp_path, spark):
         left = derived_checkpoint(ws["credits"].chain.store, ws["credits"].chain.tail().data)
     kept = [file for file in left.state if file.notes["state"] == left.more[keyed.KEPT]]
     assert len({file.notes["generation"] for file in kept}) == 2
-    number = 1
-    while found.fails_at(number):
-        number += 1
-    assert number > 15
+    assert found.fail_at_some(10) > 15
+
+
+@pytest.mark.contract("derive:V17")
+@pytest.mark.sampled
+def test_every_durable_operation_of_a_first_pull_that_builds_state_fails_once(tmp_path, spark):
+    found = FirstBuild(tmp_path, spark, stops=False)
+    assert found.fail_at_some(8) > 20
+    with at_noon(tmp_path / "undisturbed") as ws:
+        left = derived_checkpoint(ws["credits"].chain.store, ws["credits"].chain.tail().data)
+    assert any(file.notes["state"] == left.more[keyed.KEPT] for file in left.state)
+
+
+@pytest.mark.contract("derive:V13")
+@pytest.mark.sampled
+def test_a_fault_between_the_slices_of_a_commit(tmp_path, spark):
+    with slices_of(2):
+        found = OfSmallSlices(tmp_path, spark, stops=False)
+        with at_noon(tmp_path / "undisturbed") as ws:
+            counts = {name: slices_by_commit(ws[name]) for name in ("credits", "debits", "balances")}
+            named = {str(each) for name in counts for each in physical_hashes(ws[name])}
+        assert counts == {"credits": [2], "debits": [2], "balances": [4]}
+
+        def between_slices(operations):
+            """Return the numbers of those that give a slice its name."""
+            found = [at for at, (_, given) in enumerate(operations, 1) if named.intersection(map(str, given))]
+            assert len(found) >= 8
+            return found
+
+        found.fail_at_some(4, between_slices)
+        done = [each for each in found.log_of_pull if each[0] in DEADLY]
+        deed, results = "tests.workspace.derive.recorded:pulling_small_slices", str(found.results)
+        numbers = some(between_slices(done), 2)
+        for place in killed_at(deed, found.template, tmp_path / "killed", results, "whole", numbers=numbers):
+            found.check(place)
+
+
+def physical_hashes(dataset):
+    data = [block.data_event for _, block in dataset.blocks()]
+    return [each.new_data.physical_hash for each in data if each is not None and each.new_data is not None]
 
 
 @pytest.mark.soak

@@ -12,10 +12,9 @@ import pytest
 
 import trueline as tl
 from tests.workspace.derive.by_hand import advance, define, redefine
+from tests.workspace.derive.small_slices import slices_of
 from trueline.chain.checkpoint import is_ours
 from trueline.chain.store.store import Folder
-from trueline.dataset.append import append as committing
-from trueline.dataset.append import pieces
 from trueline.errors import InputError
 
 COLUMNS = pa.schema({"k": pa.string(), "n": pa.int64()})
@@ -38,13 +37,12 @@ def without_state(dataset):
 
 
 @pytest.fixture
-def small(monkeypatch):
+def small():
     """Slices of five records."""
     # It takes the number when it is loaded, and keeps it for the tests that follow.
     importlib.import_module("trueline.dataset.compact")
-    monkeypatch.setattr(pieces, "ROWS_OF_A_SLICE", 5)
-    monkeypatch.setattr(committing, "ROWS_OF_A_SLICE", 5)
-    monkeypatch.setattr(pieces.cut, "__defaults__", (5,))
+    with slices_of(5):
+        yield
 
 
 @pytest.mark.contract("derive:V6")
@@ -143,6 +141,27 @@ def test_a_definition_that_nothing_was_computed_with_is_not_read_by(ws):
     advance(ws, ds, table(a=1, c=2))
     assert rows(ds.view()) == [("a", 1), ("c", 2)]
     assert ds.get(2) == {"k": "c", "n": 2}
+
+
+@pytest.mark.contract("derive:V15")
+@pytest.mark.contract("derive:V25")
+def test_a_row_that_was_corrected_before_the_key_was_another_one_is_not_current(ws):
+    """What a correction replaced has a key of its own then, and no event after it."""
+    ds = define(ws, "d", COLUMNS, ("k",))
+    first = advance(ws, ds, table(a=1, b=2))
+    advance(ws, ds, table(a=3, b=2))
+    redefine(ds, ("k", "n"))
+    advance(ws, ds, table(a=3, b=2))
+    shown = ds.diff(first).to_arrow().to_pylist()
+    for _ in range(2):
+        assert rows(ds.view()) == [("a", 3), ("b", 2)]
+        assert ds.get(("a", 1)) is None
+        assert ds.get(("a", 3)) == {"k": "a", "n": 3}
+        assert ds.diff(first).to_arrow().to_pylist() == shown
+        assert [(row["op"], row["k"], row["n"]) for row in shown] == [("delete", "a", 1), ("insert", "a", 3)]
+        without_state(ds)
+    assert advance(ws, ds, table(a=3, b=4)).changes == "+1 -1 rows"
+    assert rows(ds.view()) == [("a", 3), ("b", 4)]
 
 
 def test_the_number_of_a_copy_is_never_seen(ws):

@@ -27,7 +27,7 @@ TWIN = "_again"
 class Followed:
     """Datasets that follow by the increment, and each a second time by recomputing."""
 
-    def __init__(self, workspace, monkeypatch, names):
+    def __init__(self, workspace, monkeypatch, names, queries=QUERIES):
         self.workspace, self.names = workspace, names
         self.now = 1_800_000_000_000_000_000
         workspace.clock = lambda: Instant(self.now)
@@ -35,7 +35,7 @@ class Followed:
         advance = strategies.advance_by
         monkeypatch.setattr(follow, "advance_by", lambda given: self._noted(given, advance(given)))
         for name in names:
-            text, key = QUERIES[name]
+            text, key = queries[name]
             derive(workspace, DerivationRequest(name, text, key=key))
             with monkeypatch.context() as patch:
                 patch.setattr(strategies, "classify", lambda *_, **__: StrategyVerdict("recompute", "asked"))
@@ -194,12 +194,12 @@ def test_mistakes_are_found(spark_workspace, monkeypatch):
         delta = whole(transaction, session, columns)
         return increment.Delta({}, delta.came, delta.empty)
 
-    def raw(transaction, session, columns=None):
+    def twice(transaction, session, columns=None):
         delta = whole(transaction, session, columns)
         came = {alias: pa.concat_tables([table, table]) for alias, table in delta.came.items()}
         return increment.Delta(delta.gone, came, delta.empty)
 
-    for name, mistake in (("a retraction skipped", forgetting), ("raw events", raw)):
+    for name, mistake in (("a retraction skipped", forgetting), ("rows counted twice", twice)):
         with monkeypatch.context() as patch:
             patch.setattr(keyed, "delta_of", mistake)
             dataset.append(rows(random_, [1, 2, 3]))
@@ -207,7 +207,82 @@ def test_mistakes_are_found(spark_workspace, monkeypatch):
             found[name] = followed.differences()
         # What is recomputed afterwards is right again.
         assert spark_workspace["sums"].chain.tail() is not None
-    assert found == {"a retraction skipped": ["sums"], "raw events": ["sums"]}
+    assert found == {"a retraction skipped": ["sums"], "rows counted twice": ["sums"]}
+
+
+# Of text that is no number both fail, unless it was corrected before they see it.
+CASTS = {
+    "numbers": ("select id, cast(k as int) as n from t", "id"),
+    "counted": ("select cast(k as int) as n, count(*) as c, sum(x) as s from t group by cast(k as int)", "n"),
+}
+
+
+@pytest.mark.contract("derive:V8")
+def test_a_row_that_was_corrected_before_the_pull_cannot_fail_it(spark_workspace, monkeypatch):
+    """Strategies see the net change: of raw events, the mistake that is planted at the end, both fail."""
+    dataset = begin(spark_workspace, tl.merge.upsert("id"))
+    columns = ("id", "k", "x")
+    values = pa.table([[1, 2, 3], ["7", "7", "8"], [0.5, 0.1, 2.0]], columns)
+    dataset.append(values)
+    followed = Followed(spark_workspace, monkeypatch, list(CASTS), CASTS)
+    followed.pull()
+
+    def wrong_then_right(number):
+        dataset.append(
+            pa.table([[3, number, number + 1], ["none", "bad", "worse"], [2.0, 1.0, 4.0]], columns)
+        )
+        dataset.append(pa.table([[3, number], ["7", "9"], [2.0, 1.0]], columns))
+        gone = pa.table([[number + 1], ["worse"], [4.0], pa.array([1], pa.int32())], [*columns, "op"])
+        dataset.append(gone)
+
+    wrong_then_right(10)
+    assert followed.pull() == {"numbers": "stateless", "counted": "keyed"}
+    assert followed.differences() == []
+
+    def raw(_, source, before, after):
+        return source.changes(before, after).select(*source.diff(before, after).columns)
+
+    wrong_then_right(20)
+    with monkeypatch.context() as patch:
+        patch.setattr(increment.InputTable, "change", raw)
+        for name in CASTS:
+            with pytest.raises(tl.errors.TruelineError, match=r"(?i)cast"):
+                follow_all(spark_workspace, [name])
+    assert followed.pull() == {"numbers": "stateless", "counted": "keyed"}
+    assert followed.differences() == []
+
+
+WIDE = {"summed": ("select k, sum(x) as s from t group by k", "k")}
+
+
+@pytest.mark.contract("derive:V1")
+@pytest.mark.contract("derive:V4")
+@pytest.mark.parametrize("where", ["here", pytest.param("in tasks", marks=pytest.mark.soak)])
+def test_numbers_out_of_range_are_recomputed_until_they_are_retracted(spark_workspace, monkeypatch, where):
+    dataset = begin(spark_workspace, tl.merge.upsert("id"))
+    followed = Followed(spark_workspace, monkeypatch, list(WIDE), WIDE)
+
+    def pulled(*found, gone=()):
+        ids = [*gone, *(number for number, _ in found)]
+        groups = ["wide" if number < 100 else "other" for number in ids]
+        values = pa.array([*(None for _ in gone), *(value for _, value in found)], pa.float64())
+        ops = pa.array([1] * len(gone) + [0] * len(found), pa.int32())
+        dataset.append(pa.table([ids, groups, values, ops], ["id", "k", "x", "op"]))
+        followed.pull()
+        assert followed.differences() == []
+        done = followed.done["summed"]
+        return done.strategy, done.reason, spark_workspace["summed"].get("wide")["s"]
+
+    assert pulled((1, 0.5), (2, 0.25), (100, 1.0))[2] == 0.75
+    if where == "in tasks":
+        monkeypatch.setattr(increment, "DRIVER_EVENTS", -1)
+        monkeypatch.setattr(increment, "DRIVER_EVENTS_HERE", -1)
+    assert pulled((3, 1e308), (4, 5e-324)) == ("recompute", "wide_numbers", 1e308)
+    # Groups that have none of them are followed as ever.
+    assert pulled((101, 2.0)) == ("keyed", "", 1e308)
+    assert pulled((5, 1.0), gone=[3]) == ("recompute", "wide_numbers", 1.75)
+    assert pulled(gone=[4]) == ("recompute", "wide_numbers", 1.75)
+    assert pulled((6, 1.0), gone=[1]) == ("keyed", "", 2.25)
 
 
 def test_tiny_increments_take_two_jobs_and_empty_ones_none(spark_workspace, monkeypatch, spark):

@@ -27,6 +27,11 @@ class Op(IntEnum):
     CORRECT_TO = 3
 
 
+# After these, as the last of a key, it has no row. What a correction replaced had the key of what came in its
+# place, unless the dataset has another key since.
+TAKES_AWAY: Final = (int(Op.RETRACT), int(Op.CORRECT_FROM))
+
+
 @dataclass(frozen=True, slots=True)
 class MergeCounts:
     """How many rows were inserted, updated and deleted, and by how many the current rows grew.

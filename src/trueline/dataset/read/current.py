@@ -15,7 +15,7 @@ from trueline.chain.counts import kept_counts
 from trueline.chain.events import AddData
 from trueline.chain.store.store import Store
 from trueline.dataset.dataset_at import Standing
-from trueline.dataset.merge.result import Op
+from trueline.dataset.merge.result import TAKES_AWAY
 from trueline.dataset.read.events import Events
 from trueline.dataset.read.fold import folded, last
 from trueline.dataset.state import KEY, OFFSET, KeyRange, State, encode_keys, ranges
@@ -202,7 +202,8 @@ class CurrentRows:
             offset=vocab.offset,
             keep=last,
         ):
-            there = table.filter(pc.not_equal(table[vocab.op], int(Op.RETRACT)))
+            gone = pc.is_in(table[vocab.op], pa.array(TAKES_AWAY, table.schema.field(vocab.op).type))
+            there = table.filter(pc.invert(gone))
             if there.num_rows:
                 yield there
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from trueline.chain.sources import MergeChangelogStream
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.merge.differences import distinct
-from trueline.dataset.merge.result import Op
+from trueline.dataset.merge.result import TAKES_AWAY
 from trueline.dataset.read.changes import OPERATIONS
 from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.read.events import Events
@@ -194,7 +194,7 @@ class DifferenceOfKeys:
         stops = np.append(starts[1:], table.num_rows) - 1
         ops = np.asarray(as_array(table[self.schema.names[0]]))
         old, old_rows = self._old(table, starts, ops)
-        is_there = ops[stops] != Op.RETRACT
+        is_there = ~np.isin(ops[stops], TAKES_AWAY)
         was_there = old_rows >= 0
         both = np.flatnonzero(was_there & is_there)
         same = np.zeros(len(starts), dtype=bool)
@@ -216,8 +216,7 @@ class DifferenceOfKeys:
     def _old(self, table: pa.Table, starts: Ints, ops: np.ndarray) -> tuple[pa.Table, Ints]:
         """Where the row is that each key had before, −1 if none."""
         if not self.is_changelog:
-            cancels = (ops[starts] == Op.RETRACT) | (ops[starts] == Op.CORRECT_FROM)
-            return table, np.where(cancels, starts, -1)
+            return table, np.where(np.isin(ops[starts], TAKES_AWAY), starts, -1)
         keys = as_array(table[KEY]).take(pa.array(starts))
         schema = pa.schema(list(self.schema)[1:])
         if self.there is None:

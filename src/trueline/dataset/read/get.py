@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.derivation import COPY
-from trueline.dataset.merge.result import Op
+from trueline.dataset.merge.result import TAKES_AWAY
 from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.read.events import Events
 from trueline.errors import InputError, SchemaError, check_memory
@@ -72,7 +72,7 @@ def _backwards(standing: Standing, wanted: pa.Table) -> Row | None:
         if place is None:
             continue
         offset, op = place
-        if op == Op.RETRACT:
+        if op in TAKES_AWAY:
             return None
         return _at_offset(standing, offset)
     return None

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
@@ -21,7 +20,7 @@ from trueline.dataset.append.append import Order, Prepared, prepare
 from trueline.dataset.append.merge import Terms
 from trueline.dataset.dataset_at import ChainOfEvents, Standing
 from trueline.dataset.derivation import derivation_at
-from trueline.dataset.merge.result import Op
+from trueline.dataset.merge.result import TAKES_AWAY
 from trueline.dataset.read.changes import OPERATIONS
 from trueline.dataset.read.events import Events
 from trueline.dataset.read.fold import folded, last
@@ -173,7 +172,7 @@ def _changed(standing: Standing, first: int) -> Iterator[pa.Table]:
         offset=vocab.offset,
         keep=last,
     ):
-        gone = np.asarray(pc.equal(rows[vocab.op], int(Op.RETRACT)).combine_chunks())
+        gone = np.isin(np.asarray(rows[vocab.op].combine_chunks()), TAKES_AWAY)
         # A key that is gone keeps no values.
         places = pa.array(np.arange(len(gone)), mask=gone)
         values = [rows[name].combine_chunks().take(places) for name in (*kept, vocab.offset)]
