@@ -209,7 +209,7 @@ def test_sides_of_joins_that_are_brought_to_the_driver_are_noticed(session_with,
     from pyspark.sql import functions as f
 
     monkeypatch.setattr(join, "by_shuffle", f.broadcast)
-    with pytest.raises(AssertionError, match="1 sides of joins passed the driver"):
+    with pytest.raises(AssertionError, match="a side of a join passed the driver"):
         check(VIEWS["join"].select("n"), session_with(SETTINGS[1]))
 
 
