@@ -21,19 +21,34 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LOWERING = "tests/spark/lowering"
 AGREEMENT = ("tests/workspace/snapshot", "tests/workspace/pull/test_stops.py")
+# Files of views on Spark that have parts of their own; the others there hold properties.
+ON_SPARK = ("chains", "equal", "conformance", "lost_executors", "hot_keys")
 # The rooms with tests that look at a sample of their cases in `make test`.
-SAMPLED = ("attacks", "dataset", "run", "spark", "workspace")
+SAMPLED = ("attacks", "bench", "dataset", "run", "spark", "workspace")
 HELD, FAILED, NONE = "held", "failed", "no tests"
 _NO_TESTS = 5
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some of the tests: what pytest is told to choose them, and whether a new seed makes them new ones."""
+    """Some of the tests: their marks and places, and whether a new seed makes them new ones."""
 
     name: str
-    chosen: tuple[str, ...]
+    marks: str
+    places: tuple[str, ...]
+    without: tuple[str, ...] = ()
+    words: str = ""
     is_random: bool = False
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """What pytest is told to choose them.
+
+        >>> Part("all of a room", "sampled", ("tests/run",), without=("tests/run/test_model.py",)).chosen
+        ('-m', 'sampled', 'tests/run', '--ignore=tests/run/test_model.py')
+        """
+        words = ("-k", self.words) if self.words else ()
+        return ("-m", self.marks, *self.places, *(f"--ignore={place}" for place in self.without), *words)
 
 
 def parts() -> list[Part]:
@@ -42,19 +57,22 @@ def parts() -> list[Part]:
     >>> len({part.name for part in parts()}) == len(parts())
     True
     """
-    elsewhere = [f"--ignore={place}" for place in (LOWERING, *AGREEMENT)]
+    named = tuple(f"{LOWERING}/test_{name}.py" for name in ON_SPARK)
+    chains, equal, conformance, lost, hot = ((place,) for place in named)
+    either = "soak or hypothesis"
     found = [
-        Part("properties", ("-m", "soak or hypothesis", *elsewhere), is_random=True),
-        Part("agreement", ("-m", "soak", *AGREEMENT), is_random=True),
-        Part("chains of views on Spark", ("-m", "soak", f"{LOWERING}/test_chains.py"), is_random=True),
+        Part("properties", either, ("tests",), without=(LOWERING, *AGREEMENT), is_random=True),
+        Part("agreement", either, AGREEMENT, is_random=True),
+        Part("chains of views on Spark", either, chains, is_random=True),
+        Part("properties of views on Spark", either, (LOWERING,), without=named, is_random=True),
     ]
-    found += [Part(f"all cases, {room}", ("-m", "sampled", f"tests/{room}")) for room in SAMPLED]
+    found += [Part(f"all cases, {room}", "sampled", (f"tests/{room}",)) for room in SAMPLED]
     for each in product((1, 3, 20), ("adaptive", "fixed"), (10, 10_000)):
         settings = "{}p-{}-{}r".format(*each)
-        chosen = ("-m", "soak", f"{LOWERING}/test_equal.py", "-k", settings)
-        found.append(Part(f"views on Spark, {settings}", chosen))
-    found.append(Part("conformance on Spark", ("-m", "soak", f"{LOWERING}/test_conformance.py")))
-    found.append(Part("lost executors", ("-m", "soak", f"{LOWERING}/test_lost_executors.py")))
+        found.append(Part(f"views on Spark, {settings}", "soak", equal, words=settings))
+    found.append(Part("conformance on Spark", "soak", conformance))
+    found.append(Part("lost executors", "soak", lost))
+    found.append(Part("keys with most of the rows", "soak", hot))
     return found
 
 
@@ -126,7 +144,7 @@ class Soak:
         >>> soak = Soak(0, 7, Path("/nowhere"))
         >>> soak.known = {part.name: HELD for part in parts()[1:]} | {"lost executors": FAILED}
         >>> soak.summary(parts())
-        'soak: seed 7: 20 of 22 parts held; failed: lost executors; 1 not begun: make soak SEED=7'
+        'soak: seed 7: 23 of 25 parts held; failed: lost executors; 1 not begun: make soak SEED=7'
         """
         by = {
             how: [part.name for part in chosen if self.known.get(part.name) == how]

@@ -10,6 +10,7 @@ import json
 import shutil
 import sys
 import traceback
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,15 @@ import pytest
 import trueline as tl
 from tests.spark.cluster import PATHS, QUICK
 from tests.spark.killing import KillingStore
-from tests.spark.lowering.test_driver import counted
+from tests.spark.lowering.counting import counted
 from tests.spark.passing import passing
 from trueline.chain import Instant
 from trueline.dataset.append import merge as merging
+from trueline.dataset.append import stream
 from trueline.spark.session import start
 from trueline.spark.settings import Settings
 from trueline.spark.types import arrow_schema_of
+from trueline.workspace import placement
 from trueline.workspace.derive import follow, strategies
 from trueline.workspace.derive.strategies import increment
 from trueline.workspace.preparing import validate
@@ -60,6 +63,7 @@ class Story:
         with tl.open(folder / "base", create=True) as ws:
             ws.create("trades")
             ws.create("pulled", source=str(self.inbox / "*.csv"))
+            ws.create("keyed", merge=tl.merge.upsert("id"))
 
     @contextmanager
     def opened(self, name: str, spark: Any = None):
@@ -84,15 +88,16 @@ class Story:
             found = {"heads": [expected, str(ws[dataset].head)], "ok": ws[dataset].verify().ok}
         return found | {"passed": dict(passed)} | self.killed(told)
 
-    def appended(self, name: str, view: Any) -> dict[str, Any]:
+    def appended(self, name: str, view: Any, dataset: str = "trades") -> dict[str, Any]:
         """Append a view in tasks of which one kills its executor."""
         told = self.told(name)
         with self.opened(f"{name}-there", self.session) as ws:
-            ws["trades"].chain.store = KillingStore(ws["trades"].chain.store, told, "scratch")
+            ds = ws[dataset]
+            ds.chain.store = KillingStore(ds.chain.store, told, "scratch")
             with passing() as passed, counted(self.session) as sent:
-                rows = ws["trades"].append(view).rows
+                rows = ds.append(view).rows
         with self.opened(f"{name}-there") as ws:
-            found = {"hashes": hashes(ws["trades"]), "ok": ws["trades"].verify().ok, "rows": rows}
+            found = {"hashes": hashes(ws[dataset]), "ok": ws[dataset].verify().ok, "rows": rows}
         return found | {"passed": dict(passed), "sent": sent.bytes} | self.killed(told)
 
     def told(self, name: str) -> Path:
@@ -120,6 +125,51 @@ def steps(story: Story) -> dict[str, Any]:
         ws["trades"].append(str(story.inbox / "*.csv"), steps=[validate("price > 1", drop=True)])
 
     return story.compared("steps", work, "scratch")
+
+
+def streamed(story: Story, name: str, made: Callable[[pa.Table], Any]) -> dict[str, Any]:
+    """Rows of this process come in, more than it holds: tasks write the slices."""
+    rows = in_files()
+    with pytest.MonkeyPatch.context() as patch:
+        for place in (stream, placement):
+            patch.setattr(place, "IN_MEMORY_BYTES", 1_000)
+        return story.compared(name, lambda ws: ws["trades"].append(made(rows)), "write")
+
+
+def table(story: Story) -> dict[str, Any]:
+    return streamed(story, "table", lambda rows: rows)
+
+
+def reader(story: Story) -> dict[str, Any]:
+    return streamed(story, "reader", lambda rows: rows.to_reader(500))
+
+
+def iterator(story: Story) -> dict[str, Any]:
+    return streamed(story, "iterator", lambda rows: iter(rows.to_batches(500)))
+
+
+def keyed_files(story: Story) -> dict[str, Any]:
+    """Files come into a dataset that merges by key, again: tasks sort them and compare them with its rows."""
+
+    def work(ws: Any) -> None:
+        for number in (0, 1):
+            ws["keyed"].append(str(story.inbox / f"{number}.csv"))
+        ws["keyed"].append(str(story.inbox / "*.csv"), resend=True)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "FEW_ROWS", 0)
+        return story.compared("keyed_files", work, "scratch", "keyed")
+
+
+def keyed_frame(story: Story) -> dict[str, Any]:
+    """A view of a frame comes into a dataset that merges by key."""
+    made = frame_of(story.session)
+    with story.opened("keyed_frame-here") as ws, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "FEW_ROWS", 0)
+        ws["keyed"].append(in_files().cast(arrow_schema_of(made.schema)))
+        expected = hashes(ws["keyed"])
+        view = tl.View.from_spark(made, order_by=["id"])
+        return story.appended("keyed_frame", view, "keyed") | {"expected": expected}
 
 
 def pull(story: Story) -> dict[str, Any]:
@@ -171,15 +221,24 @@ def clone_and_push(story: Story) -> dict[str, Any]:
         }
 
 
-def frame(story: Story) -> dict[str, Any]:
-    """A view of a frame is appended, in its order; what passes the driver is counted."""
+def in_files() -> pa.Table:
+    """Return the rows of all files."""
     ids = np.arange(FILES * ROWS)
-    rows = pa.table({"id": ids, "price": ids % 97 / 8, "name": [f"n{each % 41}" for each in ids]})
-    made = story.session.range(0, len(ids), 1, 4).selectExpr(
+    return pa.table({"id": ids, "price": ids % 97 / 8, "name": [f"n{each % 41}" for each in ids]})
+
+
+def frame_of(session: Any) -> Any:
+    """Return the same rows as a frame."""
+    return session.range(0, FILES * ROWS, 1, 4).selectExpr(
         "id", "id % 97 / 8.0D as price", "concat('n', id % 41) as name"
     )
+
+
+def frame(story: Story) -> dict[str, Any]:
+    """A view of a frame is appended, in its order; what passes the driver is counted."""
+    made = frame_of(story.session)
     with story.opened("frame-here") as ws:
-        ordered = rows.sort_by([("price", "ascending"), ("id", "ascending")])
+        ordered = in_files().sort_by([("price", "ascending"), ("id", "ascending")])
         ws["trades"].append(ordered.cast(arrow_schema_of(made.schema)))
         expected = hashes(ws["trades"])
     return story.appended("frame", tl.View.from_spark(made, order_by=["price", "id"])) | {

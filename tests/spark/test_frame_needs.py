@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.spark.passing import jobs_in
 from trueline.spark import frame_needs
 from trueline.spark.frame_needs import release_unneeded
 from trueline.spark.lowering import dispatch
@@ -118,6 +119,7 @@ PROPERTIES = ["spark.scheduler.pool", "spark.job.description", "spark.jobGroup.i
 
 @pytest.mark.contract("exchange:E9")
 def test_a_session_that_is_handed_in_stays_as_it_was(spark, tmp_path):
+    """Tasks of it are used for views and frames, for files and verification too."""
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "3")
     session.conf.set("spark.sql.session.timeZone", "America/New_York")
@@ -127,7 +129,9 @@ def test_a_session_that_is_handed_in_stays_as_it_was(spark, tmp_path):
     session.catalog.cacheTable("mine")
     session.udf.register("twice", lambda n: 2 * n, "long")
     before = state_of(session)
-    with tl.open(tmp_path / "ws", create=True, spark=session) as ws:
+    (tmp_path / "0.csv").write_text("id\n50\n51\n")
+    with tl.open(tmp_path / "ws", create=True, spark=session) as ws, jobs_in(session) as jobs:
+        ws.config.set("spark.tasks", "always")
         made, keyed = ws.create("x"), ws.create("keyed", merge=tl.merge.upsert("id"))
         made.append(session.range(0, 50, 1, 3))
         keyed.append(session.range(0, 50, 1, 3))
@@ -138,7 +142,9 @@ def test_a_session_that_is_handed_in_stays_as_it_was(spark, tmp_path):
             100
         ]
         assert tl.View.from_spark(session.range(9), order_by=["id"]).sort("id").to_spark(session).count() == 9
-        made.verify()
+        keyed.append(str(tmp_path / "0.csv"))
+        assert made.verify().ok
+    assert any("verify" in job for job in jobs)
     assert state_of(session) == before
     assert session.sql("select sum(twice(id)) as s from mine").toArrow()["s"].to_pylist() == [20]
     assert session.table("x").count() == 7

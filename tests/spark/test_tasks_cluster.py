@@ -18,9 +18,10 @@ from tests.spark.passing import FILES, OPENED, ROWS, WRITTEN
 
 pytestmark = [pytest.mark.jvm, pytest.mark.sampled, pytest.mark.timeout(600)]
 # Rows of steps and of a pull come in as those of files: every death costs the start of a JVM.
-APPENDS = ("files", "view", "steps", "pull") if is_soak() else ("files", "view")
-FRAMES = ("frame", "query")
-CHAPTERS = (*APPENDS, *FRAMES, "derived", "verify", "clone_and_push")
+APPENDS = ("files", "view", "steps", "pull", "keyed_files") if is_soak() else ("files", "view")
+STREAMS = ("table", "reader", "iterator") if is_soak() else ()
+FRAMES = ("frame", "query", "keyed_frame") if is_soak() else ("frame", "query")
+CHAPTERS = (*APPENDS, *STREAMS, *FRAMES, "derived", "verify", "clone_and_push")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def told(tmp_path_factory):
 
 
 @pytest.mark.contract("exchange:E8")
-@pytest.mark.parametrize("name", APPENDS)
+@pytest.mark.parametrize("name", [*APPENDS, *STREAMS])
 def test_an_executor_dies_while_rows_come_in(name, told):
     found = told[name]
     assert "error" not in found, found["error"]

@@ -11,7 +11,7 @@ import pytest
 
 import trueline as tl
 from tests.spark.cluster import PATHS
-from tests.spark.views_story import digest, evaluated, views, write
+from tests.spark.views_story import MOVED, delivered, digest, evaluated, in_order, views, write
 from trueline.view import execute
 
 
@@ -22,7 +22,7 @@ def folder(tmp_path_factory):
     return made
 
 
-@pytest.mark.contract("view:C74")
+@pytest.mark.contract("view:C74", "exchange:E3")
 @pytest.mark.timeout(300)
 def test_rows_and_ids_do_not_depend_on_cores_and_a_master_is_given_as_text(folder, spark):
     environment = os.environ | {"PYTHONPATH": PATHS}
@@ -34,13 +34,16 @@ def test_rows_and_ids_do_not_depend_on_cores_and_a_master_is_given_as_text(folde
         timeout=280,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    expected = {name: digest(view.to_arrow()) for name, view in views(folder).items()}
-    assert json.loads(done.stdout) == expected
+    found = {name: view.to_arrow() for name, view in views(folder).items()}
+    expected = {name: digest(table) for name, table in found.items()}
+    moved = {name: in_order(found[name]) for name in MOVED}
+    assert json.loads(done.stdout) == {"frames": expected, "rows": moved}
     # The Spark of the suite has two cores.
     assert spark.sparkContext.master == "local[2]"
     session = spark.newSession()
     session.conf.set("spark.sql.shuffle.partitions", "3")
     assert evaluated(folder, session) == expected
+    assert delivered(folder, session) == moved
 
 
 def test_a_view_is_read_by_tasks_piece_by_piece_and_only_the_columns_asked_for(folder, spark):

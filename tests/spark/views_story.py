@@ -13,6 +13,9 @@ import pyarrow.parquet as pq
 
 import trueline as tl
 
+# Views whose rows tasks exchange, and count.
+MOVED = ("joined", "grouped", "window")
+
 
 def write(folder: Path) -> None:
     """Files of some groups of rows, and a dataset of some commits."""
@@ -57,6 +60,18 @@ def digest(table: pa.Table) -> str:
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
+def in_order(table: pa.Table) -> str:
+    """What a table holds, in its order."""
+    rows = [json.dumps(row, default=lambda raw: raw.hex(), sort_keys=True) for row in table.to_pylist()]
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def delivered(folder: Path, session: Any) -> dict[str, str]:
+    """Evaluate views whose rows are moved, in order."""
+    found = views(folder)
+    return {name: in_order(found[name].on_spark(session).to_arrow()) for name in MOVED}
+
+
 def evaluated(folder: Path, session: Any) -> dict[str, str]:
     """Evaluate every view as a frame."""
     return {name: digest(view.to_spark(session).toArrow()) for name, view in views(folder).items()}
@@ -70,7 +85,8 @@ def main() -> None:
         session = workspace._spark.first.given
         assert session.sparkContext.master == master
         session.conf.set("spark.sql.shuffle.partitions", "3")
-        sys.stdout.write(json.dumps(evaluated(Path(folder), session)))
+        found = {"frames": evaluated(Path(folder), session), "rows": delivered(Path(folder), session)}
+        sys.stdout.write(json.dumps(found))
 
 
 if __name__ == "__main__":

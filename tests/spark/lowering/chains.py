@@ -7,11 +7,15 @@ its number begins. So a chain is repeated by its links alone, and stays valid wh
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeAlias
 
+import pyarrow as pa
+
 import trueline as tl
-from tests.spark.lowering.nasty import table
+from tests.spark.lowering.nasty import every_type, not_stored
 from trueline import types as t
 from trueline.testing.generate import mixed
 from trueline.view import View
@@ -21,12 +25,29 @@ Link: TypeAlias = tuple[str, int]
 # Enough for several partitions, few enough for joins on top of joins.
 ROWS, PARTNERS = 90, 24
 
-SOURCES: dict[str, Callable[[], View]] = {
-    "nasty": lambda: tl.View.from_arrow(table(ROWS, 1)),
+IN_MEMORY: dict[str, Callable[[], View]] = {
+    "nasty": lambda: tl.View.from_arrow(not_stored(ROWS, 1)),
     "mixed": lambda: mixed(ROWS),
     "numbers": lambda: tl.View.range(ROWS).with_columns(k="n % 7", x="n * 0.1 - 3"),
-    "nothing": lambda: tl.View.from_arrow(table(ROWS, 1)).filter("i > 100"),
+    "nothing": lambda: tl.View.from_arrow(every_type(ROWS, 1)).filter("i > 100"),
 }
+# Slices that Spark reads itself, and the current rows of a keyed dataset, by ranges of its state.
+SOURCES = (*IN_MEMORY, "slices", "keyed")
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[dict[str, View]]:
+    """Yield the sources of chains by their names."""
+    with tl.open(folder, create=True) as ws:
+        rows = every_type(ROWS, 1)
+        slices, keyed = ws.create("slices"), ws.create("keyed", merge=tl.merge.upsert("n"))
+        for first in range(0, ROWS, 30):
+            slices.append(rows.drop_columns(["large", "v", "p"]).slice(first, 30))
+        # Rows of the first commit that the second corrects.
+        keyed.append(rows.set_column(0, "i", pa.array(range(ROWS))).slice(0, 50))
+        keyed.append(rows.slice(20))
+        stored = {"slices": slices.view(), "keyed": keyed.view()}
+        yield {name: make() for name, make in IN_MEMORY.items()} | stored
 
 
 class Choice:
@@ -234,6 +255,17 @@ def _join(at: Choice) -> View:
     return at.view.join(_partners(at), on=on, how=how)
 
 
+def _join_itself(at: Choice) -> View:
+    """Rows with those of the same values: of a source all of them, which Spark may read side by side."""
+    keys = at.random.sample(found, min(3, len(found))) if (found := at.having(_is_ordered)) else []
+    if not keys:
+        return at.view
+    other = at.view.rename({column.name: f"{at.fresh('j')}_{column.name}" for column in at.columns})
+    other = other.limit(PARTNERS) if at.place else other
+    how = at.random.choice(["inner", "left"])
+    return at.view.join(other, on={name: f"{at.fresh('j')}_{name}" for name in keys}, how=how)
+
+
 def _cross(at: Choice) -> View:
     return at.view.join(_partners(at).limit(2), how="cross")
 
@@ -264,15 +296,15 @@ VERBS: dict[str, Callable[[Choice], View]] = {
         for each in (
             *(_select, _rename, _filter, _with_columns, _with_row_id, _drop_nulls, _fill_null, _explode),
             *(_sample, _draw, _split, _cache, _sort, _shuffle, _limit, _skip, _tail),
-            *(_group_by, _distinct, _window, _join, _cross, _as_of, _concat, _zip),
+            *(_group_by, _distinct, _window, _join, _join_itself, _cross, _as_of, _concat, _zip),
         )
     )
 }
 
 
-def made(source: str, links: Sequence[Link]) -> View:
+def made(source: View, links: Sequence[Link]) -> View:
     """Return the view of a chain."""
-    view = SOURCES[source]()
+    view = source
     for place, (verb, number) in enumerate(links):
         view = VERBS[verb](Choice(view, number, place))
     return view

@@ -61,8 +61,9 @@ class DyingWork(TaskWork):
 
     death: Death
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in super().__call__(batches):
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, also to a task that writes them."""
+        for batch in super().rows(batches):
             yield batch
             self.death.at("exchanged" if isinstance(self.given, Layout) else "reading")
 

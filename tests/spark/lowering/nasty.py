@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from decimal import Decimal
 
@@ -13,6 +14,7 @@ import trueline as tl
 from trueline import types as t
 from trueline.kernel.chunk import Chunk, together
 from trueline.kernel.vectors import dense
+from trueline.types.kinds import LOGICAL
 from trueline.view import View
 from trueline.view.execute import pieces
 from trueline.view.plan.node import Want
@@ -35,6 +37,9 @@ FLOATS = np.array(
 ).view(np.float64)
 WORDS = ["a", "b", "é", "", "😀", "ab", "a\x00"]
 NUMBERS = np.array([0, 1, 2**63 - 1, 2**63, 2**64 - 1], np.uint64)
+DAY = 86_400_000_000_000
+KINDS = ["none", "some", "", "é", "some more"]
+SPARSE = t.vector(t.float64, 4)
 
 
 def table(rows: int, seed: int) -> pa.Table:
@@ -80,6 +85,53 @@ def table(rows: int, seed: int) -> pa.Table:
     )
 
 
+def every_type(rows: int, seed: int) -> pa.Table:
+    """Return the same rows with what Spark has no types for, or others than we do."""
+    random = np.random.default_rng([seed, 1])
+
+    def some(values, kind):
+        return pa.array(values, pa.int64(), mask=random.random(rows) < 0.1).cast(kind)
+
+    made = {
+        t.field("c", t.category(len(KINDS))): some(random.integers(0, len(KINDS), rows), pa.uint32()),
+        "tiny": some(random.choice([0, 1, 127, 128, 255], rows), pa.uint8()),
+        "short": some(random.choice([0, 1, 2**15 - 1, 2**15, 2**16 - 1], rows), pa.uint16()),
+        "word": some(random.choice([0, 1, 2**31 - 1, 2**31, 2**32 - 1], rows), pa.uint32()),
+        "time": some(random.choice([0, 1, 999, 1_000, DAY - 1], rows), pa.time64("ns")),
+        _sparse_field("p"): _sparse(random, rows),
+    }
+    found = table(rows, seed)
+    for field, values in made.items():
+        found = found.append_column(field, values)
+    return found
+
+
+def not_stored(rows: int, seed: int) -> pa.Table:
+    """Return the same rows with what no dataset can store: durations, sparse vectors that are null."""
+    random = np.random.default_rng([seed, 2])
+    cells = random.choice([0, -1, 1, 2**63 - 1, -(2**63)], rows)
+    took = pa.array(cells, pa.int64(), mask=random.random(rows) < 0.1)
+    nulls = pa.array(
+        [None if random.random() < 0.1 else cell for cell in _sparse(random, rows).to_pylist()], SPARSE.sparse
+    )
+    found = every_type(rows, seed).append_column("took", took.cast(pa.duration("ns")))
+    return found.append_column(_sparse_field("q"), nulls)
+
+
+def _sparse_field(name: str) -> pa.Field:
+    return pa.field(name, SPARSE.sparse, metadata={LOGICAL: json.dumps(str(SPARSE)).encode()})
+
+
+def _sparse(random: np.random.Generator, rows: int) -> pa.Array:
+    """Return vectors of which few values are there, some of them not numbers, some of them zero."""
+    cells = []
+    for _ in range(rows):
+        indices = np.flatnonzero(random.random(SPARSE.size) < 0.3).tolist()
+        values = random.choice(FLOATS, len(indices)).tolist()
+        cells.append({"size": SPARSE.size, "indices": indices, "values": values})
+    return pa.array(cells, SPARSE.sparse)
+
+
 def far(rows: int) -> pa.Table:
     """Return floats of all sizes there are, some of which cancel, most of them in one group."""
     random = np.random.default_rng(9)
@@ -93,8 +145,10 @@ def far(rows: int) -> pa.Table:
 
 def views(rows: int = 240, source: Callable[[pa.Table], View] = tl.View.from_arrow) -> dict[str, View]:
     """Return a view for each verb, and some chains of them; the tables are read as `source` says."""
-    a = source(table(rows, 1))
-    b = source(table(60, 2)).select("i", "x", "s", "at", "n").rename(m="n")
+    a = source(every_type(rows, 1))
+    other = source(every_type(60, 2))
+    late, later = (tl.View.from_arrow(not_stored(count, 3)) for count in (rows, 60))
+    b = other.select("i", "x", "s", "at", "n").rename(m="n")
     c = b.select("i", "x", "m")
     two = a.select("i", "s", "n").join(b.select("i", "s", "m"), on=["i", "s"], how="full")
     firsts = a.group_by("n").agg(i="first(i)").join(a.drop("i"), on="n")
@@ -114,14 +168,23 @@ def views(rows: int = 240, source: Callable[[pa.Table], View] = tl.View.from_arr
         "sort large decimals, falling": a.sort("large", descending=True),
         "sort bytes": a.sort("raw"),
         "sort by three": a.sort("b", "day", "at"),
+        "sort by a category, a time and a duration": late.sort(
+            "c", "time", "took", descending=[True, False, True]
+        ),
+        "sort by small unsigned numbers": a.sort("tiny", "short", "word", descending=[True, False, True]),
         "shuffle": a.shuffle(7),
         "shuffle twice": a.shuffle(7).shuffle(-1),
         "with_columns": a.sort("x").filter("i > 0").with_columns(z="i + 1").with_row_id("id"),
         "select": a.sort("x").select("s", "n"),
+        "rename": a.sort("i").annotate("x", {"test/unit": "m"}).rename(x="s", s="x").filter("x <> 'a'"),
+        "decode": a.annotate("c", category_values=KINDS).sort("c").decode("c").filter("c <> 'some'"),
+        "drop_nulls": late.sort("u").drop_nulls("x", "took", "q"),
+        "fill_null": a.sort("d").fill_null(7, "i", "u", "tiny").fill_null(s="?", x=-0.0),
         "explode": a.sort("s").explode("v"),
         "explode, rows kept": a.shuffle(2).explode("v", outer=True),
         "sample": a.sort("s").sample(0.3, seed=1),
         "sample by a key": a.sort("s").split([0.5, 0.5], seed=1, by="s")[0],
+        "folds": a.sort("x").folds(3, seed=1)[1][0],
         "sample with replacement": a.sort("x").sample(1.5, seed=3, replace=True),
         "concat": a.sort("x").concat(a.shuffle(1)),
         "concat of unlike orders": a.sort("s", "d").concat(firsts),
@@ -158,6 +221,12 @@ def views(rows: int = 240, source: Callable[[pa.Table], View] = tl.View.from_arr
             fx="first(x)",
         ),
         "groups by floats": a.group_by("x", "f").agg(t="sum(x)", n="count(*)", m="first(n)"),
+        "groups by moments": a.group_by("at", "day").agg(n="count(*)", t="sum(i)", f="first(time)"),
+        "groups by decimals": a.group_by("d", "large").agg(n="count(*)", t="sum(x)", m="max(word)"),
+        "groups by codes": a.group_by("c", "time", "tiny").agg(t="sum(word)", m="min(short)", f="first(c)"),
+        "groups by bytes": a.with_columns(b="i > 0").group_by("raw", "b").agg(n="count(*)", t="sum(tiny)"),
+        "groups by a duration": late.group_by("took").agg(n="count(*)", a="avg(short)"),
+        "groups of groups": a.group_by("u").agg(n="count(*)", c="collect(c)").group_by("n").agg(u="max(u)"),
         "groups of sums far apart": wide.group_by("k").agg(t="sum(y)", a="avg(y)", z="sum(z)", n="count(y)"),
         "all rows, sums far apart": wide.group_by().agg(t="sum(y)", z="avg(z)"),
         "all rows": a.group_by().agg(**sums, m="max(x)"),
@@ -172,6 +241,12 @@ def views(rows: int = 240, source: Callable[[pa.Table], View] = tl.View.from_arr
         "group by floats and text": a.group_by("x", "s").agg(n="count(*)", sd="sum(d)"),
         "group sorted rows": a.sort("x").group_by("s").agg(f="first(n)", c="count(distinct i)"),
         "join": a.select("i", "n", "x").join(c, on="i"),
+        "join unsigned": a.select("u", "n").join(other.select("u", "p").sort("u"), on="u", how="full"),
+        "join by codes": a.join(other.select("c", "time", "word").rename(q="word"), on=["c", "time"]),
+        "join by decimals and bytes": a.select("raw", "d", "n").join(
+            a.filter("i > 0").select("raw", "d", "tiny", "p"), on=["raw", "d"], how="left"
+        ),
+        "join by durations": late.join(later.select("took", "n").rename(m="n"), on="took", how="right"),
         "join floats, left": a.join(b.select("x", "m"), on="x", how="left"),
         "join, full": two,
         "join, full, twice": two.sort("s").join(c, on="i", how="full"),
@@ -240,6 +315,9 @@ def difference(one: Chunk | None, other: Chunk | None, view: View) -> str:
 
 def _bits(array: pa.Array) -> pa.Array:
     kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        # Whatever is behind a null is nobody's.
+        return _bits(array.cast(pa.list_(kind.value_type)))
     if pa.types.is_list(kind):
         offsets = pa.array([0, *np.cumsum(pc.fill_null(pc.list_value_length(array), 0))], pa.int32())
         return pa.ListArray.from_arrays(offsets, _bits(array.flatten()), mask=array.is_null())

@@ -1,11 +1,12 @@
-"""The conformance kit over every operator, computed on Spark: cursors, sets and seeds as in this process."""
+"""The conformance kit over what makes views, computed on Spark: cursors, sets, seeds as in this process."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.testing.registry import OPERATORS
-from trueline.testing import check, checks
+from tests.spark.lowering.counting import counted
+from tests.testing.registry import OPERATORS, SOURCES, SPLITS
+from trueline.testing import Split, check, checks
 from trueline.testing.generate import mixed
 
 # What depends on how rows come: sets that share them, and a row under its id, shuffled too.
@@ -22,10 +23,14 @@ LOWERED = [
     "join full",
     "join as of",
 ]
+# Rows that tasks read, of files and of slices.
+READ = ["read_parquet", "a dataset"]
+DIVIDED = ["split by key"]
+PARTED = ["K12.disjoint", "K12.complete"]
 
 
-def holds(*names):
-    found = [each for each in checks("view").values() if {each.name, each.number} & set(names)]
+def holds(*names, of="view"):
+    found = [each for each in checks(of).values() if {each.name, each.number} & set(names)]
     return pytest.mark.contract(*sorted({name for each in found for name in each.contracts}))
 
 
@@ -39,8 +44,49 @@ def session(spark):
 @holds(*ONLY)
 @pytest.mark.parametrize("name", LOWERED)
 def test_an_operator_on_spark(name, session):
-    report = check(OPERATORS[name].make(mixed()).on_spark(session), only=ONLY)
+    with counted(session) as passed:
+        report = check(OPERATORS[name].make(mixed()).on_spark(session), only=ONLY)
     assert set(report.held) == set(ONLY)
+    passed.check_answers(session)
+
+
+@holds(*ONLY)
+@pytest.mark.parametrize("name", READ)
+def test_a_source_on_spark(name, session, tmp_path):
+    report = check(SOURCES[name](tmp_path).on_spark(session), only=ONLY)
+    assert set(report.held) == set(ONLY)
+
+
+def parted(name, session):
+    """Return a split whose parts are computed on Spark."""
+
+    def make(view):
+        found = SPLITS[name].make(view)
+        parts = found.items() if isinstance(found, dict) else enumerate(found)
+        return {str(key): part.on_spark(session) for key, part in parts}
+
+    return Split(make)
+
+
+@holds(*PARTED, of="split")
+@pytest.mark.parametrize("name", DIVIDED)
+def test_a_split_on_spark(name, session):
+    report = check(parted(name, session), mixed(), only=PARTED)
+    assert set(report.held) == set(PARTED)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", list(SOURCES))
+def test_all_that_is_checked_of_a_source(name, session, tmp_path):
+    assert check(SOURCES[name](tmp_path).on_spark(session)).held
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", list(SPLITS))
+def test_all_that_is_checked_of_a_split(name, session):
+    assert check(parted(name, session), mixed()).held
 
 
 @pytest.mark.soak

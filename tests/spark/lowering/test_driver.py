@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +9,7 @@ import pytest
 
 import trueline as tl
 from tests.examples import some
+from tests.spark.lowering.counting import Passed, counted
 from tests.spark.lowering.nasty import everything
 from trueline.spark import packing
 from trueline.spark.lowering import limit
@@ -27,35 +25,6 @@ BYTES_OF_A_ROW = 8
 
 # The smaller side of a join without keys, in more parts than the larger; that it is small is not known.
 IN_PARTS = tl.View.concat(*(tl.View.from_arrow(pa.table({"m": [part], "t": ["c"]})) for part in range(3)))
-
-
-@dataclass
-class Passed:
-    """How many jobs ran, and how many bytes their tasks sent to the driver, as Spark counts them."""
-
-    jobs: int = 0
-    bytes: int = 0
-
-
-@contextmanager
-def counted(session):
-    """Count what passes the driver inside."""
-    context = session.sparkContext
-    scheduler = context._jsc.sc().dagScheduler()
-    found, jobs, before = Passed(), scheduler.numTotalJobs(), _sent(context)
-    yield found
-    found.jobs = scheduler.numTotalJobs() - jobs
-    found.bytes = sum(size for stage, size in _sent(context).items() if stage not in before)
-
-
-def _sent(context) -> dict[tuple[int, int], int]:
-    """Return the bytes of results by stage and attempt."""
-    java = context._jsc.sc()
-    java.listenerBus().waitUntilEmpty()
-    quantiles = context._gateway.new_array(context._jvm.double, 0)
-    stages = java.statusStore().stageList(None, False, False, quantiles, None)
-    found = [stages.apply(at) for at in range(stages.size())]
-    return {(each.stageId(), each.attemptId()): each.resultSize() for each in found}
 
 
 def written(folder, count):

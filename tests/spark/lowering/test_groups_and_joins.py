@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,12 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 
 import trueline as tl
-from tests.spark.lowering.nasty import difference, everything, in_process, rows_of
-from trueline.spark.lowering import exchange, group_by
+from tests.spark.lowering.counting import check
+from tests.spark.lowering.nasty import everything
+from trueline.spark.lowering import exchange, group_by, limit
 from trueline.spark.lowering.aggregates import on_grid
-from trueline.spark.lowering.deliver import delivered
+from trueline.spark.lowering.deliver import in_order
 from trueline.spark.lowering.dispatch import LoweringTarget
-from trueline.view.plan.node import Want
+from trueline.spark.lowering.lowered import CombinedIds, IdsOfPlaces
+from trueline.spark.lowering.partial_groups import GroupsOfParts
+from trueline.view.execute import pieces
+from trueline.view.execute.group_by import Grouping, PartialGroups
+from trueline.view.execute.join import Matching
+from trueline.view.execute.window import WindowWork
+from trueline.view.plan.node import Node, Want
 
 ROWS = 4_000
 
@@ -42,11 +51,6 @@ def plan_of(view, session, *, ordered=True):
     want = Want(tuple(column.index for column in view.schema), ids=ordered)
     found = LoweringTarget(session, ordered=ordered).lower(view.node, want)
     return found.frame._jdf.queryExecution().toString()
-
-
-def check(view, session):
-    found = rows_of(delivered(view.node, everything(view), session))
-    assert difference(in_process(view), found, view) == ""
 
 
 # --- groups ---------------------------------------------------------------------------------
@@ -219,3 +223,73 @@ def plan_reads(found):
     """Return how often rows are read by tasks of ours, in all stages that a plan is shown in."""
     text = found.base._jdf.queryExecution().toString()
     return text.count("Scan ExistingRDD") + text.count("LogicalRDD")
+
+
+# --- who moves rows, and what makes values of them ------------------------------------------
+
+
+# What moves rows, and the class of this process's engine that makes what depends on several of them: the
+# tasks of Spark run the same one. None where no value is made, only ids and order.
+MOVED = {
+    "sort": (lambda rows: rows.sort("x"), None),
+    "shuffle": (lambda rows: rows.shuffle(1), None),
+    "join": (lambda rows: rows.join(rows.select("k", "x").rename(y="x").sort("y"), on="k"), None),
+    "join, full": (lambda rows: rows.join(rows.select("k", "x").rename(y="x"), on="k", how="full"), None),
+    "join, cross": (lambda rows: rows.join(rows.select("n").rename(m="n"), how="cross"), None),
+    "join as of": (lambda rows: rows.join(rows.rename(y="x", s2="s"), on="k", as_of="n"), Matching),
+    "group": (lambda rows: rows.group_by("k").agg(l="last(n)", m="median(x)"), Grouping),
+    "group in parts": (lambda rows: rows.group_by("k").agg(**EXACT), None),
+    "window by a key": (lambda rows: rows.window(1, 1, by="k", t="sum(x)"), WindowWork),
+    "window": (lambda rows: rows.sort("x").window(1, 1, t="sum(x)"), WindowWork),
+    "limit": (lambda rows: rows.sort("x").limit(9), None),
+    "skip": (lambda rows: rows.sort("x").skip(9), None),
+    "zip": (lambda rows: rows.sort("x").zip(rows.select("n").rename(m="n")), None),
+}
+
+
+def works(found, seen=()):
+    """Return what is used of the engine of this process in steps of tasks, or in what makes pieces."""
+    if type(found).__module__.startswith("trueline.view.execute"):
+        yield type(found)
+    inside = {**getattr(found, "keywords", {}), **getattr(found, "__dict__", {})}
+    for each in (*inside.values(), *(found if isinstance(found, tuple | list) else ())):
+        if not isinstance(each, Node) and not any(each is other for other in seen):
+            yield from works(each, (*seen, found))
+
+
+@pytest.mark.contract("exchange:E4")
+@pytest.mark.parametrize("name", MOVED)
+def test_spark_moves_the_rows_and_the_kernel_makes_the_values(name, rows, spark, monkeypatch):
+    monkeypatch.setattr(limit, "_FEW", 0)
+    make, work = MOVED[name]
+    view, target = make(rows), LoweringTarget(spark)
+    found = target.lower(view.node, everything(view))
+    moved = in_order(found, target).frame._jdf.queryExecution().executedPlan().toString()
+    assert re.search(r"\bExchange\b|CartesianProduct", moved)
+    if work is not None:
+        assert work in works(found.steps)
+        assert work in works(pieces(view.node, everything(view)))
+
+
+@pytest.mark.contract("exchange:E4")
+def test_parts_of_groups_are_put_together_by_the_kernel(spark, ds):
+    """Of what Spark adds up in parts, and of what tasks have grouped where they read it."""
+    ds.append(pa.table({"k": np.arange(20_000) % 7, "x": np.arange(20_000) / 7}))
+    view = ds.view().group_by("k").agg(t="sum(x)")
+    by_tasks = LoweringTarget(spark).lower(view.node, everything(view))
+    assert PartialGroups in works(by_tasks.steps)
+    assert "Exchange" in by_tasks.frame._jdf.queryExecution().executedPlan().toString()
+    assert by_tasks.steps[0].func is GroupsOfParts
+    check(view, spark)
+    view = view.concat(view).group_by("k").agg(t="sum(t)")
+    by_spark = LoweringTarget(spark).lower(view.node, everything(view))
+    assert by_spark.steps[0].func is group_by.PartsTogether
+    assert "HashAggregate" in by_spark.base._jdf.queryExecution().executedPlan().toString()
+
+
+@pytest.mark.contract("exchange:E4")
+def test_ids_of_joins_are_made_by_the_kernel(rows, spark):
+    view = rows.join(rows.select("k", "x").rename(y="x").sort("y"), on="k")
+    found = LoweringTarget(spark).lower(view.node, everything(view))
+    made = [step.func if isinstance(step, partial) else step for step in found.steps]
+    assert made in ([CombinedIds], [IdsOfPlaces])

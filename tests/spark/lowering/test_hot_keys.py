@@ -10,15 +10,17 @@ import pyarrow.parquet as pq
 import pytest
 
 import trueline as tl
+from tests.spark.lowering.counting import check
 from tests.spark.lowering.hot_once import LEFT, asked
-from tests.spark.lowering.nasty import difference, everything, in_process, rows_of
+from tests.spark.lowering.spilling import note_runs, runs_of
 from trueline.kernel.exchange import MEMORY_VARIABLE
-from trueline.spark.lowering.deliver import delivered
 
 pytestmark = pytest.mark.contract("exchange:E10")
 ROWS, GROUPS = 200_000, 8
-# Of a hundred rows so many have the hot key.
-HOT = 95
+# Of a hundred rows so many have the hot key, each of two numbers.
+HOT, BYTES_OF_A_ROW = 95, 16
+# How many megabytes of rows a task may hold.
+MEMORY = 1
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +50,7 @@ def session(spark):
     found.conf.set("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold", "1000")
     found.conf.set("spark.sql.sortMergeJoinExec.buffer.spill.threshold", "20000")
     environment = spark.sparkContext.environment
-    environment[MEMORY_VARIABLE] = "1"
+    environment[MEMORY_VARIABLE] = str(MEMORY)
     yield found
     del environment[MEMORY_VARIABLE]
 
@@ -71,11 +73,6 @@ def _stages(session) -> list:
     return [stages.apply(at) for at in range(stages.size())]
 
 
-def check(view, session):
-    found = rows_of(delivered(view.node, everything(view), session))
-    assert difference(in_process(view), found, view) == ""
-
-
 def test_what_is_exact_and_mergeable_is_split(rows, session):
     """No task gets the rows of the hot key: what is shuffled are sums of parts, not rows."""
     view = rows.group_by("k").agg(s="sum(x)", a="avg(x)", c="count(*)", low="min(x)", high="max(n)")
@@ -84,13 +81,29 @@ def test_what_is_exact_and_mergeable_is_split(rows, session):
     assert sum(stage.shuffleReadRecords() for stage in stages) < ROWS // 100
 
 
-def test_a_group_that_has_to_see_its_rows_in_order_spills(rows, session):
-    view = rows.group_by("k").agg(f="first(x)", l="last(x)", m="median(x)", d="count(distinct n)")
-    check(view, session)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rows: rows.group_by("k").agg(f="first(x)", l="last(x)", m="median(x)", d="count(distinct n)"),
+        lambda rows: rows.window(2, 1, by="k", s="sum(x)", r="row_number()"),
+    ],
+    ids=["a group that has to see its rows in order", "a window"],
+)
+def test_rows_of_the_hot_key_are_written_as_runs(make, rows, session, monkeypatch, tmp_path):
+    """They are more than a task may hold: it writes them as they come, in several runs."""
+    note_runs(monkeypatch, tmp_path)
+    check(make(rows), session)
+    sizes = runs_of(tmp_path)
+    assert len(sizes) > 2
+    assert sum(sizes) > ROWS * HOT // 100 * BYTES_OF_A_ROW > 2 * MEMORY << 20
 
 
-def test_a_window_over_the_hot_key_spills(rows, session):
-    check(rows.window(2, 1, by="k", s="sum(x)", r="row_number()"), session)
+def test_rows_that_a_task_may_hold_are_not_written(rows, session, monkeypatch, tmp_path):
+    """What is noted above are runs, and nothing else."""
+    note_runs(monkeypatch, tmp_path)
+    check(rows.filter("n < 5000").group_by("k").agg(m="median(x)"), session)
+    assert [*tmp_path.glob("*.json")]
+    assert runs_of(tmp_path) == []
 
 
 def test_a_join_of_the_hot_key_spills(rows, session):
