@@ -324,7 +324,10 @@ class HeldParts:
 
 
 class OrderedParts:
-    """All rows of an exchange in order, cut into parts of about the same size."""
+    """All rows of an exchange in order, cut into parts of about the same size.
+
+    Where runs have the positions of their rows, these are the last column.
+    """
 
     def __init__(self, gathered: Gathered, parts: int) -> None:
         self.gathered = gathered
@@ -351,6 +354,8 @@ class OrderedParts:
             found = between(self.gathered.runs, self._cuts[step], self._cuts[step + 1])
             if found is not None:
                 chunk, keys = found
+                if self.gathered.spec.positions:
+                    chunk = Chunk(chunk.rows, (*chunk.arrays, keys[-1]), chunk.ids)
                 yield from _taken(chunk, places_in_order(keys[: len(descending)], descending))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -190,6 +191,60 @@ def test_all_rows_are_ranked_in_the_memory_there_is(limit, monkeypatch):
     assert found["q"].to_pylist() == pc.rank(table["s"], sort_keys="descending", tiebreaker="min").to_pylist()
     assert found["t"].to_pylist() == (x + np.concatenate([[0], x[:-1]])).tolist()
     assert (most[0] == rows) if limit > 1 << 20 else (most[0] < rows / 4)
+
+
+KEYS = {
+    "floats": pa.array([0.0, -0.0, math.nan, -math.nan, None, 1.5], pa.float64()),
+    "texts": pa.array(["", "a", "a\0", "b", None, "é"]),
+    "bytes": pa.array([b"", b"\0", b"a", None, b"ab", b"\xff"]),
+    "truths": pa.array([True, False, None] * 2),
+    "decimals": pa.array([Decimal("1.10"), Decimal("-3.00"), None] * 2, pa.decimal128(20, 2)),
+    "wide": pa.array([0, 1, 2**64 - 1, None, 2**63, 1], pa.uint64()),
+    "days": pa.array([0, -1, None] * 2, pa.int32()).cast(pa.date32()),
+    "instants": pa.array([0, 1, None] * 2, pa.timestamp("ns", "UTC")),
+}
+
+
+BY_KEY = {"s": "sum(x)", "m": "min(x)", "a": "lag(n, 4)", "b": "lead(n, 3)", "i": "row_number()"}
+
+
+@pytest.mark.parametrize(
+    "by", [["floats"], ["texts"], ["bytes"], ["truths", "wide"], ["days", "decimals"], ["instants"]]
+)
+def test_keys_of_any_type_are_told_apart_beyond_the_memory_there_is(by):
+    random = np.random.default_rng(2)
+    rows = 600
+    columns = {name: array.take(pa.array(random.integers(0, 6, rows))) for name, array in KEYS.items()}
+    table = pa.table({"n": range(rows), "x": random.normal(size=rows), **columns})
+    found = []
+    for limit in (1 << 30, 3_000):
+        with memory(limit):
+            view = tl.View(divided(table, 200, 1, 399)).window(3, 2, by=by, **BY_KEY)
+            found.append((view.select(*BY_KEY).to_arrow(), ids(view)))
+    assert found[0][0].equals(found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+@pytest.mark.contract("exchange:E10")
+def test_of_a_key_with_almost_all_rows_no_more_are_in_memory_than_have_room(monkeypatch):
+    rows, most, real = 50_000, [0], window.WindowWork.values
+
+    def noted(work, chunk, spans):
+        most[0] = max(most[0], chunk.rows)
+        return real(work, chunk, spans)
+
+    monkeypatch.setattr(window.WindowWork, "values", noted)
+    random = np.random.default_rng(1)
+    k = np.where(random.random(rows) < 0.95, 0, random.integers(0, 9, rows))
+    table = pa.table({"k": k, "n": range(rows), "x": random.normal(size=rows)})
+    found = []
+    for limit in (1 << 30, 200_000):
+        most[0] = 0
+        with memory(limit):
+            view = tl.View(divided(table, 20_000, 10, 29_990)).window(30, 20, by="k", **BY_KEY)
+            found.append(view.select(*BY_KEY).to_arrow())
+        assert (most[0] == rows) if limit > 1 << 20 else (most[0] < rows / 10)
+    assert found[0].equals(found[1])
 
 
 def test_the_last_row_of_each_key_is_found_by_its_number():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -151,6 +151,11 @@ class WindowWork:
         places = pa.array(back)
         return self._with(chunk, [None if array is None else array.take(places) for array in made])
 
+    def starts(self, chunk: Chunk) -> list[int]:
+        """Return where keys begin in a chunk that has their rows one key after another."""
+        found, _ = codes([chunk.arrays[place] for place in self.by], chunk.rows, nulls=True)
+        return [int(at) for at in np.flatnonzero(np.diff(found, prepend=-1))]
+
     def _taken(self, chunk: Chunk, places: Places) -> Chunk:
         """Return the rows at these places; columns that nothing is made of stay as they are."""
         needed = {each[1] for each in self.order if isinstance(each, tuple)}
@@ -224,11 +229,66 @@ class ToWindow:
     ids: bool
 
     def __call__(self) -> RowParts:
-        work = self.work
-        rows = gather(self.below, SortSpec(ByKeyHash(work.by), self.width, self.ids, positions=True))
+        work, columns = self.work, len(self.work.order)
+        # Ranks within a key look at all of its rows: keys of equal hashes are worked on as a whole then.
+        by = ByKeyHash(work.by) if work.ranks else ByColumns(work.by, (False,) * len(work.by))
+        rows = gather(self.below, SortSpec(by, self.width, self.ids, positions=True))
         if rows.held is not None or not rows.rows:
             return HeldParts(None if rows.held is None else work.partitions(rows.held), 1)
-        return in_order_again([rows], work, len(work.order), self.ids, 1)
+        if work.ranks:
+            return in_order_again([rows], work, columns, self.ids, 1)
+        placed = KeyedPiece(rows, replace(work, order=(*work.order, self.width)))
+        return OrderedParts(gather([placed], SortSpec(ByColumns((columns,), (False,)), columns, self.ids)), 1)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedPiece:
+    """Rows in runs, one key after another, with what is around them of the same key.
+
+    No more of a key is in memory than the window and what is read at a time need.
+    """
+
+    below: Gathered
+    work: WindowWork
+
+    @property
+    def rows(self) -> int | None:
+        """All of them."""
+        return self.below.rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows; of the first key in memory `done` were yielded before, `gone` are not there any more."""
+        work = self.work
+        step = max(1, work.behind + work.ahead)
+        memory: list[Chunk] = []
+        rows = done = gone = 0
+        for chunk in OrderedParts(self.below, 1).part(0):
+            memory.append(chunk)
+            rows += chunk.rows
+            # Rows that stay in memory for their neighbours' sake are looked at again: no more than new ones.
+            if rows - done < step:
+                continue
+            held = together(memory)
+            *ends, last = work.starts(held)
+            if ends:
+                # The first key ends here, and so do all but the last.
+                second = [*ends, last][1]
+                yield work.rows(held.slice(0, second), done, second, gone)
+                if second < last:
+                    yield work.partitions(held.slice(second, last - second))
+                held, done, gone = held.slice(last), 0, 0
+            if (stop := held.rows - work.ahead) > done:
+                yield work.rows(held, done, stop, gone)
+                first = max(0, stop - work.behind)
+                held, done, gone = held.slice(first), stop - first, gone + first
+            memory, rows = [held], held.rows
+        yield from self._last(together(memory), done, gone)
+
+    def _last(self, held: Chunk, done: int, gone: int) -> Iterator[Chunk]:
+        """Yield the rows that are left."""
+        for first, stop in pairwise([*self.work.starts(held), held.rows]):
+            yield self.work.rows(held.slice(first, stop - first), done, stop - first, gone)
+            done = gone = 0
 
 
 @dataclass(frozen=True)
