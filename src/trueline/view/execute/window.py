@@ -257,7 +257,7 @@ class KeyedPiece:
         return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows; of the first key in memory `done` were yielded before, `gone` are not there any more."""
+        """Yield the rows; of the first key in memory `done` were yielded, `gone` more are left out."""
         work = self.work
         step = max(1, work.behind + work.ahead)
         memory: list[Chunk] = []
