@@ -34,6 +34,12 @@ NASTY = [
 floats = st.floats(width=64) | st.sampled_from(NASTY)
 
 
+def whole(sums):
+    """Totals of whole numbers, however large."""
+    totals, unit = sums.in_units()
+    return [total << unit for total in totals]
+
+
 def expected(values):
     if any(map(math.isnan, values)) or {math.inf, -math.inf} <= set(values):
         return math.nan
@@ -99,9 +105,9 @@ def test_whole_numbers_are_added_without_a_bound(given_rows):
     values = np.array([v for _, v in given_rows], np.int64)
     found = PartialSums.of_integers(values, np.array([g for g, _ in given_rows], np.int64), 3)
     wanted = [sum(v for g, v in given_rows if g == k) for k in range(3)]
-    assert found.as_integers() == wanted
-    assert (found + found - found).as_integers() == wanted
-    assert PartialSums.from_arrow(found.to_arrow()).as_integers() == wanted
+    assert whole(found) == wanted
+    assert whole(found + found - found) == wanted
+    assert whole(PartialSums.from_arrow(found.to_arrow())) == wanted
 
 
 @pytest.mark.parametrize("kind", ["u8", "i4", "u4", "i1"])
@@ -109,7 +115,7 @@ def test_every_width_of_whole_numbers_is_taken(kind):
     info = np.iinfo(kind)
     values = np.array([info.max, info.max, info.min, 1], kind)
     found = PartialSums.of_integers(values, np.array([0, 0, 0, 1]), 2)
-    assert found.as_integers() == [2 * info.max + info.min, 1]
+    assert whole(found) == [2 * info.max + info.min, 1]
 
 
 def test_limbs_are_carried_before_they_overflow(monkeypatch):

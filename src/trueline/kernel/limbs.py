@@ -445,11 +445,6 @@ class PartialSums:
             parts.append(rounded(dense, BITS * lowest))
         return with_infinities(np.concatenate(parts), self.nan > 0, self.up > 0, self.down > 0)
 
-    def as_integers(self) -> list[int]:
-        """Return the totals of whole numbers, however large."""
-        totals, unit = self.in_units()
-        return [total << unit for total in totals]
-
     def in_units(self) -> tuple[list[int], int]:
         """Return the totals as whole numbers, and the power of two that they count."""
         lowest = int(self.place.min(initial=0))

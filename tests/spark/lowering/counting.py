@@ -22,6 +22,8 @@ from trueline.view.plan.node import steps
 
 # What a task says of the file it wrote, beside its number; a count and the number of its range.
 BYTES_OF_A_NAME, BYTES_OF_A_COUNT = 200, 24
+# How many values a view ranks at most: ranges of each are counted, those between its cuts and the cuts.
+MOST_RANKS = 3
 # What Spark itself sends of a task: what it has measured of each of its operators.
 BYTES_OF_A_TASK = 16 << 10
 _BROADCAST = "broadcast exchange"
@@ -38,10 +40,11 @@ class Answer:
     def is_small(self, parts: int) -> bool:
         """Say whether it is names of files, counts of ranges, or a sample of an order: no value, no id."""
         match self.columns:
-            case ("partition", "result"):
+            case ("partition" | "id", "result"):
                 return self.bytes <= self.rows * BYTES_OF_A_NAME
             case ("part", "rows"):
-                return self.rows <= parts and self.bytes <= self.rows * BYTES_OF_A_COUNT
+                most = max(parts, MOST_RANKS * (2 * parts + 1))
+                return self.rows <= most and self.bytes <= self.rows * BYTES_OF_A_COUNT
         is_order = all(name == f"o{number}" for number, name in enumerate(self.columns))
         return is_order and self.rows <= exchange._SAMPLES * parts
 

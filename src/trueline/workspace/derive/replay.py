@@ -6,7 +6,7 @@ What is replayed, by how many workers, and what was found; `replay_commit` repla
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -31,6 +31,8 @@ HEAD: Final = "head"
 _COMMITS_OF_AN_INTERVAL: Final = 16
 # Fewer commits are sooner evaluated whole than by increments, whose last is evaluated whole beside.
 _WORTH_INCREMENTS: Final = 4
+# Seconds after which it is looked whether the replay was interrupted.
+_LOOK: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +182,12 @@ def _replay_parts(
         context = copy_context()
     pool = ThreadPoolExecutor(min(workers, len(parts)))
     try:
-        work = [pool.submit(context.copy().run, _replay_part, workspace, part, tally) for part in parts]
-        for done in as_completed(work):
-            done.result()
+        work = {pool.submit(context.copy().run, _replay_part, workspace, part, tally) for part in parts}
+        while work:
+            # Ctrl-C may reach another thread of this process, and does not wake this one then.
+            done, work = wait(work, timeout=_LOOK, return_when=FIRST_COMPLETED)
+            for each in done:
+                each.result()
     except BaseException:
         tally.stopped = True
         _tell_so_far(told, tally, parts)
