@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.examples import some
 from tests.spark.lowering.nasty import everything
 from tools import places
 from trueline.spark.lowering.deliver import in_order
@@ -74,7 +75,8 @@ def lowered(view, session):
 
 
 @pytest.mark.contract("exchange:E7")
-@pytest.mark.parametrize("name", places.VERBS)
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", some(places.VERBS, 16))
 def test_the_plan_is_what_is_said_of_the_step(name, session):
     view = places.VERBS[name](places.UNCOUNTED)
     text = describe(places._telling(view.node))
