@@ -73,7 +73,8 @@ def parts_of(found: Lowered, target: LoweringTarget) -> int:
         return target.parts
     layout = found.layout
     kinds = (*(each.kind for each in layout.wires), *(each.kind for each in layout.order))
-    width = sum(_width(kind, _BYTES_OF_A_TEXT) for kind in kinds) + 16 * layout.ids
+    text = _BYTES_OF_A_TEXT if found.text is None else found.text
+    width = sum(_width(kind, text) for kind in kinds) + 16 * layout.ids
     return max(1, min(target.parts, -(-found.most * width // _BYTES_OF_A_RANGE)))
 
 

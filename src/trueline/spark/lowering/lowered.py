@@ -44,7 +44,8 @@ class Lowered:
     """Rows on Spark, in no order of the frame's: `layout.order` says which they have.
 
     `cuts` says where ranges of the order begin, without a look at these rows; `most` how many rows there are
-    at most, if that is known; `about` is a guess, by which a sample is taken. Steps that are `late` may as
+    at most, if that is known; `about` is a guess, by which a sample is taken; `text` guesses how many bytes
+    texts and lists have on average. Steps that are `late` may as
     well be taken after the rows of `base` were moved: its order begins as theirs does.
     """
 
@@ -56,6 +57,7 @@ class Lowered:
     cuts: CutPoints | None = None
     most: int | None = None
     about: int | None = None
+    text: int | None = None
     late: bool = False
     ids_are_places: bool = False  # whether the id of a row is its only column of order, and 0
 
@@ -84,7 +86,7 @@ class Lowered:
     @property
     def _known(self) -> dict[str, Any]:
         """What is known of the rows, whatever columns they have."""
-        return {"cuts": self.cuts, "most": self.most, "about": self.about}
+        return {"cuts": self.cuts, "most": self.most, "about": self.about, "text": self.text}
 
     @property
     def multiplied(self) -> Lowered:
