@@ -324,10 +324,7 @@ class HeldParts:
 
 
 class OrderedParts:
-    """All rows of an exchange in order, cut into parts of about the same size.
-
-    Where runs have the positions of their rows, these are the last column.
-    """
+    """All rows of an exchange in order, in parts of about the same size; positions, if runs have any, last."""
 
     def __init__(self, gathered: Gathered, parts: int) -> None:
         self.gathered = gathered
