@@ -324,7 +324,7 @@ class HeldParts:
 
 
 class OrderedParts:
-    """All rows of an exchange in order, in parts of about the same size; positions, if runs have any, last."""
+    """All rows of an exchange in order, in parts of about the same size; positions of runs come last."""
 
     def __init__(self, gathered: Gathered, parts: int) -> None:
         self.gathered = gathered
