@@ -45,11 +45,12 @@ FIVE = KEYED.sort("k").with_columns(v="array(n, n, n, n, n)").select("v")
         (WIDE.sort("s"), 200),
         (NUMBERS.with_columns(v="array(n)"), 200),
         (tl.View.range(1_000).with_columns(s="'a'"), 1),
-        # Of these nobody knows how many there are.
-        (KEYED.join(KEYED.rename(m="n"), on="k"), 200),
-        (KEYED.join(KEYED.rename(m="n"), on="k").filter("n > m").sort("m"), 200),
-        (FIVE.explode("v"), 200),
-        (KEYED.sort("k").sample(100.0, seed=1, replace=True), 200),
+        # Of these nobody knows how many there are: a guess may be too low, but all cores have work.
+        (KEYED.join(KEYED.rename(m="n"), on="k"), 8),
+        (KEYED.join(KEYED.rename(m="n"), on="k").filter("n > m").sort("m"), 8),
+        (FIVE.explode("v"), 8),
+        (KEYED.sort("k").sample(100.0, seed=1, replace=True), 8),
+        (tl.View.range(40_000_000).with_columns(k="n % 7").join(KEYED.rename(m="n"), on="k"), 34),
         # No more than there were.
         (KEYED.join(KEYED.filter("n < 9"), on="k", how="semi"), 1),
         (KEYED.sort("k").sample(0.5, seed=1), 1),

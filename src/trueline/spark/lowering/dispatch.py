@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trueline.chain.store.scratch import Scratch
 from trueline.errors import NotPortable
+from trueline.spark.engines import engine_of
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
+from trueline.spark.lowering.sizes import most_rows, text_bytes
 from trueline.spark.lowering.slices import read_by_spark
 from trueline.view.execute import pieces, portable, serial
 from trueline.view.plan.node import Node, Want, steps
@@ -55,19 +57,28 @@ class LoweringTarget:
                 made = read_by_spark(self.session, node, plain) or self.read(node, plain)
             else:
                 made = lowered(node, plain, self)
+            if made.text is None:
+                made = replace(made, text=text_bytes(node))
             self.known[key] = node, made
         return self.known[key][1]
 
     def read(self, node: Node, want: Want) -> Lowered:
         """Return a node that tasks can read as rows that they do."""
-        return read_by_tasks(
+        found = read_by_tasks(
             self.session, node, want, pieces(node, want), ordered=self.ordered, notes=self.notes
         )
+        return found if found.most is not None else replace(found, most=most_rows(node))
 
     @property
     def in_order(self) -> LoweringTarget:
         """The same for those who ask for rows in order."""
         return self if self.ordered else replace(self, ordered=True)
+
+    @property
+    def cores(self) -> int | None:
+        """How many tasks run beside each other; None where nobody says."""
+        is_known = not engine_of(self.session).is_connect
+        return int(self.session.sparkContext.defaultParallelism) if is_known else None
 
     @property
     def parts(self) -> int:

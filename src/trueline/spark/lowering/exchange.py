@@ -35,6 +35,7 @@ _BYTES_OF_A_KEY: Final = 1 << 10
 _BYTES_OF_A_RANGE: Final = 64 << 20
 # How long texts and lists are is not known: a document is not wider, and of few rows there are few ranges.
 _BYTES_OF_A_TEXT: Final = 64 << 10
+_RANGES_OF_A_CORE: Final = 4
 _PART: Final = "part"
 # Which rows are looked at decides how even ranges are, and nothing else.
 _SEED: Final = 1
@@ -68,14 +69,20 @@ def ranges(found: Lowered, target: LoweringTarget) -> Ranges:
 
 
 def parts_of(found: Lowered, target: LoweringTarget) -> int:
-    """Say in how many ranges rows are put in order: no more than it takes, where they are counted."""
-    if found.most is None:
-        return target.parts
+    """Say in how many ranges rows are put in order: no more than it takes, as far as that is known.
+
+    Where the number of rows is a guess there are some for each core, so that all have work if it was too low.
+    """
+    rows, least = found.most, 1
+    if rows is None:
+        if found.about is None or target.cores is None:
+            return target.parts
+        rows, least = found.about, _RANGES_OF_A_CORE * target.cores
     layout = found.layout
     kinds = (*(each.kind for each in layout.wires), *(each.kind for each in layout.order))
     text = _BYTES_OF_A_TEXT if found.text is None else found.text
     width = sum(_width(kind, text) for kind in kinds) + 16 * layout.ids
-    return max(1, min(target.parts, -(-found.most * width // _BYTES_OF_A_RANGE)))
+    return max(1, min(target.parts, max(least, -(-rows * width // _BYTES_OF_A_RANGE))))
 
 
 def _width(kind: pa.DataType, otherwise: int) -> int:

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from trueline import types as t
-from trueline.dataset.read.current import CurrentRows
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.exchange import Once
 from trueline.spark.lowering.dispatch import LoweringTarget, lowered
@@ -27,15 +26,10 @@ from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
 from trueline.spark.lowering.lowered import CombinedIds, CutPoints, Lowered, order_of, types_of
 from trueline.spark.lowering.rows import CutsInTurn, column
-from trueline.view.execute import row_count
+from trueline.spark.lowering.sizes import is_fixed, known_bytes, longest
 from trueline.view.execute.join import JoinPiece, JoinSide, Matching, RightOnlyPiece, ToJoin
-from trueline.view.plan.filter import Filter
 from trueline.view.plan.join import Join
 from trueline.view.plan.node import Node, Want
-from trueline.view.plan.select import Select
-from trueline.view.plan.shuffle import Shuffle
-from trueline.view.plan.sort import Sort
-from trueline.view.plan.sources import Memory, SourceScan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -55,9 +49,6 @@ MAY_BE_SENT: Final[Mapping[str, tuple[Side, ...]]] = {
     "right": ("left",),
     "full": (),
 }
-# Their rows are among those of the input, with no further columns.
-_NO_MORE: Final = (Filter, Select, Sort, Shuffle)
-_BYTES_OF_AN_ID: Final = 16
 _SIZE: Final = re.compile(r"(-?\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 
 
@@ -124,6 +115,7 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
             cuts=left.cuts,
             most=left.most,
             about=left.about,
+            text=left.text,
             ids_are_places=left.ids_are_places,
         )
     values = []
@@ -134,29 +126,36 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
         values.append(_either(of_left, of_right))
     last = (_LAST,) if node.keeps_right else ()
     order = (*last, *left.layout.order, *right.layout.order)
-    about = larger_side(left, right) if node.on else None
-    cuts = _cuts(node, left, right)
+    known: dict[str, Any] = {
+        "cuts": _cuts(node, left, right),
+        "about": larger_side(left, right) if node.on else None,
+        "text": longer_texts(left, right),
+    }
     flags = [f.when(column("l_there").isNull(), 1).otherwise(0).cast("bigint")] if last else []
     names = [*_order(left, "l"), *_order(right, "r")]
     found = [*flags, *(column(name) for name in names)]
     by_places = left.ids_are_places and right.ids_are_places
     if by_places or not want.ids:
         made = _selected(frame, [*values, *found], Layout(types, False, order))
-        made = replace(made, cuts=cuts, about=about)
+        made = replace(made, **known)
         return made.with_ids_of_places(sides=2) if want.ids else made
     pairs = Layout(types, True, (*order, _NUMBER, _NUMBER))
     # All ones are the id of a partner that is not there.
     words = [f.coalesce(column(name), f.lit(-1).cast("bigint")) for name in (*_ids("l"), *_ids("r"))]
     both = _selected(frame, [*values, *words[:2], *found, *words[2:]], pairs)
-    return Lowered(
-        both.base, pairs, (CombinedIds,), Layout(types, True, order), cuts=cuts, about=about, late=True
-    )
+    return Lowered(both.base, pairs, (CombinedIds,), Layout(types, True, order), late=True, **known)
 
 
 def larger_side(left: Lowered, right: Lowered) -> int | None:
     """Guess how many rows a join has: as many as the larger side, if both are known; it may be far more."""
     known = [each.about if each.most is None else each.most for each in (left, right)]
     return None if None in known else max(each for each in known if each is not None)
+
+
+def longer_texts(left: Lowered, right: Lowered) -> int | None:
+    """Guess how many bytes texts of a join have: as many as those of the side with the longer ones."""
+    sides = (left, right)
+    return longest(each.text for each in sides if not all(is_fixed(kind.arrow) for kind in each.layout.types))
 
 
 def _cuts(node: Join, left: Lowered, right: Lowered) -> CutPoints | None:
@@ -190,25 +189,6 @@ def _threshold(session: SparkSession) -> int:
     text = session.conf.get("spark.sql.autoBroadcastJoinThreshold") or "-1"
     found = _SIZE.fullmatch(text.strip())
     return -1 if found is None else int(found[1]) << 10 * " kmgtp".index(found[2].lower() or " ")
-
-
-def known_bytes(node: Node) -> int | None:
-    """Return how many bytes the rows of a node have at most; None where that takes reading them."""
-    if isinstance(node, Memory):
-        return int(node.table.nbytes) + _BYTES_OF_AN_ID * int(node.table.num_rows)
-    if isinstance(node, _NO_MORE):
-        return known_bytes(node.inputs[0])
-    count = _most_rows(node)
-    if count is None or not all(pa.types.is_primitive(each.type.arrow) for each in node.schema):
-        return None
-    return count * (8 * len(node.schema) + _BYTES_OF_AN_ID)
-
-
-def _most_rows(node: Node) -> int | None:
-    """Return how many rows a node has at most: of a keyed dataset no more than were ever appended."""
-    if isinstance(node, SourceScan) and isinstance(node.source, CurrentRows):
-        return node.source.standing.last_offset + 1
-    return row_count(node)
 
 
 def _either(left: Column | None, right: Column | None) -> Column:

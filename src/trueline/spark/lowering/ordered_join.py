@@ -97,7 +97,7 @@ def _matches(
     ]
     named = [column(each).alias(name) for each, name in zip(names, layout.names, strict=True)]
     about = larger_side(mine, theirs)
-    return Lowered(frame.select(*named), layout, (), layout, cuts=mine.cuts, about=about)
+    return Lowered(frame.select(*named), layout, (), layout, cuts=mine.cuts, about=about, text=theirs.text)
 
 
 @dataclass(frozen=True, eq=False)

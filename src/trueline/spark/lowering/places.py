@@ -14,8 +14,9 @@ from trueline.spark.frames import SMALL, shares_folders
 from trueline.spark.frozen_frames import FrozenFrame
 from trueline.spark.lowering.dispatch import is_heavy
 from trueline.spark.lowering.group_by import is_in_parts
-from trueline.spark.lowering.join import MAY_BE_SENT, known_bytes
+from trueline.spark.lowering.join import MAY_BE_SENT
 from trueline.spark.lowering.limit import is_few
+from trueline.spark.lowering.sizes import known_bytes
 from trueline.spark.session import is_stopped
 from trueline.view.engine import ChosenEngine
 from trueline.view.execute import portable, row_count

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -36,9 +35,6 @@ MOST_SLICES: Final = 512
 _LISTED_AT_ONCE: Final = 32
 # Rows that Spark decodes together.
 _ROWS_AT_ONCE: Final = 4_096
-# How many times as large rows of slices may be in memory: texts were counted as 64 KiB without it, and 5 M
-# rows of short ones sorted by 200 tasks in 22 s instead of 7.
-_UNPACKED: Final = 8
 _OPTIONS: Final = {
     # A path is a path, and rows that are not there are an error, whatever the session says.
     "__globPaths__": "false",
@@ -73,9 +69,7 @@ def read_by_spark(session: SparkSession, node: Node, want: Want) -> Lowered | No
     values = [
         _as_wire(rows[quoted(field.name)], kind) for field, kind in zip(fields, layout.types, strict=True)
     ]
-    size = sum(Path(file).stat().st_size for file in files)
-    text = _UNPACKED * size // max(1, events.row_count or 0)
-    found = Lowered(rows, layout, (), layout, cuts=EvenCuts(below), most=events.row_count, text=text)
+    found = Lowered(rows, layout, (), layout, cuts=EvenCuts(below), most=events.row_count)
     return replace(found.select([*values, *_ids(place, want), place], layout), ids_are_places=True)
 
 
