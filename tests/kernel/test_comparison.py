@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.view.verbs.test_table import written_hash
 from trueline.identity import RowId, RowIds
+from trueline.kernel import chunk
 from trueline.kernel import comparison as keys
 from trueline.kernel import exact_sums as sums
 from trueline.kernel.comparison import places_in_order, row_key
@@ -263,6 +264,17 @@ def test_many_texts_are_numbered_as_few_are(monkeypatch, mask, known):
     index = keys.KeyIndex([pa.array(firsts[:known])], known)
     others, alone = ["none", *firsts, None], [-1] * (count - known + 1)
     assert index.find([pa.array(others)], len(others)).tolist() == [-1, *range(known), *alone]
+
+
+def test_keys_are_numbered_by_threads_as_by_one(monkeypatch):
+    monkeypatch.setattr(keys, "_MANY", 100)
+    monkeypatch.setattr(chunk, "_MANY", 100)
+    monkeypatch.setattr(keys, "_BLOCK", 30)
+    rows = [None if number % 41 == 5 else f"text {number * number % 151}" for number in range(1_000)]
+    found, count = keys.codes([pa.array(rows)], len(rows), nulls=True)
+    firsts = list(dict.fromkeys(rows))
+    assert found.tolist() == [firsts.index(row) for row in rows]
+    assert count == len(firsts)
 
 
 @given(st.lists(st.sampled_from([None, 0.0, -0.0, 1.5, float("nan"), float("inf")]), max_size=30))

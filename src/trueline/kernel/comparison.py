@@ -32,6 +32,8 @@ _SIGN: Final = np.uint64(1 << 63)
 _MANY: Final = 1 << 20
 # So many rows at a time stay near the processor.
 _BLOCK: Final = 1 << 16
+# So many look-ups at a time, which are of any place of a large table.
+_FEW_ROWS: Final = 1 << 14
 # Fewer texts than this are sorted by Arrow.
 _MANY_TEXTS: Final = 1 << 14
 # So many texts tell whether few are equal.
@@ -251,13 +253,19 @@ def _numbered(array: pa.Array) -> tuple[Codes, int]:
     # The dictionaries one after another are the values in the order of their first rows.
     known = pa.concat_arrays([part.dictionary for part in parts]).dictionary_encode(null_encoding="encode")
     numbers = np.asarray(known.indices).astype(np.int64)
+    starts = np.cumsum([0, *(len(part.dictionary) for part in parts)]).tolist()
     found = np.empty(len(array), np.int64)
-    start = 0
-    for part, (first, stop) in zip(parts, pairwise(cuts), strict=True):
-        np.take(
-            numbers[start : start + len(part.dictionary)], np.asarray(part.indices), out=found[first:stop]
-        )
-        start += len(part.dictionary)
+
+    def renumber(number: int) -> None:
+        known_here = numbers[starts[number] : starts[number + 1]]
+        indices = np.asarray(parts[number].indices)
+        for start in range(0, len(indices), _BLOCK):
+            block = indices[start : start + _BLOCK]
+            at = cuts[number] + start
+            # To clip is faster than to check: all of them are there.
+            np.take(known_here, block, out=found[at : at + len(block)], mode="clip")
+
+    on_threads(renumber, range(len(parts)), len(array))
     return found, len(known.dictionary)
 
 
@@ -408,8 +416,10 @@ class KeyIndex:
             self._salt, self._sorted, self._code = self._hashed()
         bits = max(1, self.count.bit_length())
         self._shift = np.uint64(64 - bits)
-        slots = np.bincount((self._sorted >> self._shift).astype(np.int64), minlength=1 << bits)
+        slots = np.bincount((self._sorted >> self._shift).view(np.int64), minlength=1 << bits)
         self._starts = np.concatenate([[0], np.cumsum(slots)])
+        # Slots behind the last key begin here: no key, whatever its hash.
+        self._sorted, self._code = np.append(self._sorted, np.uint64(0)), np.append(self._code, -1)
 
     def _hashed(self) -> tuple[Salt, Words, Codes]:
         """Return the hashes of the keys in order, and their numbers, with a salt that keeps all apart."""
@@ -450,21 +460,29 @@ class KeyIndex:
         given = [plain(array) for array in arrays]
         hashes = hash_values(given, rows, self._salt)
         found = np.full(rows, -1, np.int64)
-        slot = (hashes >> self._shift).astype(np.int64)
-        at, end = self._starts[slot], self._starts[slot + 1]
-        # Hashes are spread evenly: a slot has one key on average.
-        asking = np.flatnonzero(at < end)
-        at, end, wanted = at[asking], end[asking], hashes[asking]
-        while len(asking):
-            hit = self._sorted[at] == wanted
-            found[asking[hit]] = self._code[at[hit]]
-            at = at + 1
-            on = ~hit & (at < end)
-            asking, at, end, wanted = asking[on], at[on], end[on], wanted[on]
+        for start in range(0, rows, _FEW_ROWS):
+            self._look_up(hashes[start : start + _FEW_ROWS], found[start : start + _FEW_ROWS])
         for array in arrays:
             if array.null_count:
                 found[np.asarray(array.is_null())] = -1
         return found if self._sure else self._verified(found, given)
+
+    def _look_up(self, hashes: Words, found: Codes) -> None:
+        """Put the numbers of the keys with these hashes where they belong."""
+        slot = (hashes >> self._shift).view(np.int64)
+        # Hashes are spread evenly: a slot has one key on average, and what is in another has another hash.
+        at = self._starts[slot]
+        hit = self._sorted[at] == hashes
+        rows = np.flatnonzero(hit)
+        found[rows] = self._code[at[rows]]
+        asking = np.flatnonzero(~hit)
+        at, end, wanted = at[asking] + 1, self._starts[slot[asking] + 1], hashes[asking]
+        while len(asking):
+            on = at < end
+            asking, at, end, wanted = asking[on], at[on], end[on], wanted[on]
+            hit = self._sorted[at] == wanted
+            found[asking[hit]] = self._code[at[hit]]
+            asking, at, end, wanted = asking[~hit], at[~hit] + 1, end[~hit], wanted[~hit]
 
     def _verified(self, found: Codes, given: Sequence[pa.Array]) -> Codes:
         """Drop those that share a hash with a key but not its values."""
