@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueline.errors import CorruptionError
-from trueline.kernel import limbs as partial_sums
-from trueline.kernel.limbs import LIMB, TYPE, PartialSums
+from trueline.kernel import partial_sums
+from trueline.kernel.limbs import LIMB, TYPE
+from trueline.kernel.partial_sums import PartialSums
 
 NASTY = [
     0.0,
