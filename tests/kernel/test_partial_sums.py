@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueline.errors import CorruptionError
-from trueline.kernel import partial_sums
-from trueline.kernel.limbs import LIMB, TYPE
-from trueline.kernel.partial_sums import PartialSums
+from trueline.kernel import limbs as partial_sums
+from trueline.kernel.limbs import LIMB, TYPE, PartialSums
 
 NASTY = [
     0.0,

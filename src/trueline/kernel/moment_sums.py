@@ -13,9 +13,16 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-from trueline.kernel.group_sums import GroupSums
-from trueline.kernel.limbs import BITS, Flags, Numbers, Whole, as_floats, exponent_of_all
-from trueline.kernel.partial_sums import PartialSums
+from trueline.kernel.limbs import (
+    BITS,
+    Flags,
+    GroupSums,
+    Numbers,
+    PartialSums,
+    Whole,
+    as_floats,
+    exponent_of_all,
+)
 from trueline.kernel.power_sums import exact_product, exact_square
 
 # Of sizes from 2^-470 up to 2^510 both parts of the square are exact.

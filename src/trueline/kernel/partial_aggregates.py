@@ -31,10 +31,15 @@ from trueline.kernel.comparison import (
     order_words,
     places_in_order,
 )
-from trueline.kernel.group_sums import integers_by_group
-from trueline.kernel.limbs import Whole, as_floats, carried, carried_once
+from trueline.kernel.limbs import (
+    PartialSums,
+    Whole,
+    as_floats,
+    carried,
+    carried_once,
+    cut_integers,
+)
 from trueline.kernel.moment_sums import WIDTH, MomentSums
-from trueline.kernel.partial_sums import PartialSums
 from trueline.kernel.read_ahead import THREADS
 from trueline.kernel.value_hash import Words
 from trueline.kernel.word_order import different_words
@@ -45,6 +50,8 @@ _MANY_ROWS: Final = 1 << 20
 _FEW_GROUPS: Final = 1 << 14
 # A group's distinct values are marked in a table of so many cells for each row at most.
 _CELLS: Final = 4
+# So many rows at a time stay near the processor.
+_BLOCK: Final = 1 << 16
 
 
 class AggregateState(Protocol):
@@ -283,15 +290,28 @@ class WholeTotals:
 
 def _limbs(values: pa.Array, found: Codes, groups: int) -> Whole:
     if not pa.types.is_decimal(values.type):
-        return integers_by_group(s.as_integers(values), found, groups)
+        return _integers_by_group(s.as_integers(values), found, groups)
     words = s.decimal_words(values)
     limbs = []
     for place in range(words.shape[1]):
         word = words[:, place]
         # The highest word has the sign.
         top = place == words.shape[1] - 1
-        limbs += [*integers_by_group(word.view(np.int64) if top else word, found, groups)]
+        limbs += [*_integers_by_group(word.view(np.int64) if top else word, found, groups)]
     return carried_once(np.array(limbs))
+
+
+def _integers_by_group(values: npt.NDArray[np.integer], group: Whole, groups: int) -> Whole:
+    """Return the sums of whole numbers of 64 bits by group: two limbs, the upper one with the sign."""
+    found = np.zeros((2, groups), np.int64)
+    size = max(int(values.max()), -int(values.min())) if len(values) else 0
+    fits = size * len(values) < 1 << 63
+    for start in range(0, len(values), _BLOCK):
+        part, at = values[start : start + _BLOCK], group[start : start + _BLOCK]
+        limbs = (part.astype(np.int64, copy=False),) if fits else cut_integers(part)
+        for place, limb in enumerate(limbs):
+            np.add.at(found[place], at, limb)
+    return carried_once(found)
 
 
 def _moments(finish: Callable[[int, int], float]) -> PartialAggregate:

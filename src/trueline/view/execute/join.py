@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from trueline.identity import RowId, RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, bytes_of
-from trueline.kernel.comparison import Codes, KeyIndex, order_words
+from trueline.kernel.comparison import Codes, order_words
 from trueline.kernel.exchange import ByKeyHash, Once, OrderedParts, gather, in_order_again
 from trueline.kernel.external_sort import SortSpec
+from trueline.kernel.key_index import KeyIndex
 from trueline.kernel.word_order import Places, order_of_words
 from trueline.view.execute.dispatch import pieces, portable
 from trueline.view.plan.join import How, Join
