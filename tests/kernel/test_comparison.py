@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.view.verbs.test_table import written_hash
 from trueline.identity import RowId, RowIds
+from trueline.kernel import chunk, key_index
 from trueline.kernel import comparison as keys
 from trueline.kernel import exact_sums as sums
 from trueline.kernel.comparison import places_in_order, row_key
@@ -242,7 +243,7 @@ def test_keys_are_numbered_by_their_first_rows_and_found_again(rows, others):
     assert found.tolist() == [firsts.index(row) for row in rows]
     assert count == len(firsts)
     assert keys.first_rows(found).tolist() == [rows.index(row) for row in firsts]
-    index = keys.KeyIndex(arrays(rows), len(rows))
+    index = key_index.KeyIndex(arrays(rows), len(rows))
     whole = [row for row in dict.fromkeys(rows) if None not in row]
     assert index.codes.tolist() == [whole.index(row) if row in whole else -1 for row in rows]
     assert index.find(arrays(others), len(others)).tolist() == [
@@ -253,16 +254,35 @@ def test_keys_are_numbered_by_their_first_rows_and_found_again(rows, others):
 @pytest.mark.parametrize(("mask", "known"), [(2**64 - 1, 60), (0xFF, 3)], ids=["apart", "shared"])
 def test_many_texts_are_numbered_as_few_are(monkeypatch, mask, known):
     real = hash_values
-    monkeypatch.setattr(keys, "hash_values", lambda *given: real(*given) & np.uint64(mask))
+    for module in (keys, key_index):
+        monkeypatch.setattr(module, "hash_values", lambda *given: real(*given) & np.uint64(mask))
     monkeypatch.setattr(keys, "_MANY_TEXTS", 8)
     rows = [f"text {number * number % 151}" for number in range(150)]
     found, count = keys.codes([pa.array(rows)], len(rows), nulls=True)
     firsts = list(dict.fromkeys(rows))
     assert found.tolist() == [firsts.index(row) for row in rows]
     assert count == len(firsts)
-    index = keys.KeyIndex([pa.array(firsts[:known])], known)
+    index = key_index.KeyIndex([pa.array(firsts[:known])], known)
     others, alone = ["none", *firsts, None], [-1] * (count - known + 1)
     assert index.find([pa.array(others)], len(others)).tolist() == [-1, *range(known), *alone]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [None if number % 41 == 5 else f"text {number * number % 151}" for number in range(1_000)],
+        [number * number % 151 - number // 70 for number in range(1_000)],
+    ],
+    ids=["texts", "whole numbers"],
+)
+def test_keys_are_numbered_by_threads_and_in_blocks_as_at_once(rows, monkeypatch):
+    monkeypatch.setattr(keys, "_MANY", 100)
+    monkeypatch.setattr(chunk, "_MANY", 100)
+    monkeypatch.setattr(keys, "_BLOCK", 30)
+    found, count = keys.codes([pa.array(rows)], len(rows), nulls=True)
+    firsts = list(dict.fromkeys(rows))
+    assert found.tolist() == [firsts.index(row) for row in rows]
+    assert count == len(firsts)
 
 
 @given(st.lists(st.sampled_from([None, 0.0, -0.0, 1.5, float("nan"), float("inf")]), max_size=30))
@@ -274,6 +294,12 @@ def test_rows_are_like_the_one_before_where_their_codes_are(values):
         assert keys.like_the_one_before(array, order).tolist() == like
 
 
+def test_among_no_keys_none_is_found(monkeypatch):
+    monkeypatch.setattr(key_index, "hash_values", lambda _arrays, rows, _salt: np.zeros(rows, np.uint64))
+    index = key_index.KeyIndex([pa.array([], pa.string())] * 2, 0)
+    assert index.find([pa.array(["a"]), pa.array(["b"])], 1).tolist() == [-1]
+
+
 def test_keys_that_share_a_hash_are_kept_apart(monkeypatch):
     real = hash_values
 
@@ -281,8 +307,9 @@ def test_keys_that_share_a_hash_are_kept_apart(monkeypatch):
         return real(arrays, rows, salt) & np.uint64(0x3)
 
     names = [f"key {number}" for number in range(4)]
-    monkeypatch.setattr(keys, "hash_values", poor)
-    index = keys.KeyIndex([pa.array(names[:2])], 2)
+    for module in (keys, key_index):
+        monkeypatch.setattr(module, "hash_values", poor)
+    index = key_index.KeyIndex([pa.array(names[:2])], 2)
     assert index.find([pa.array(names)], 4).tolist() == [0, 1, -1, -1]
     with pytest.raises(AssertionError, match="apart"):
-        keys.KeyIndex([pa.array([f"key {number}" for number in range(5)])], 5)
+        key_index.KeyIndex([pa.array([f"key {number}" for number in range(5)])], 5)

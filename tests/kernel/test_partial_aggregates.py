@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from trueline import types as t
 from trueline.kernel import aggregates as s
-from trueline.kernel import limbs, moments
+from trueline.kernel import chunk, limbs, moment_sums, moments, partial_aggregates
 from trueline.kernel.aggregates import Spans
 from trueline.kernel.partial_aggregates import partial_aggregate
 from trueline.kernel.vectors import concatenated
@@ -132,6 +132,27 @@ def test_parts_give_the_bits_of_all_rows_side_by_side(word, name, data):
     assert bits(partial.merge(again, np.arange(len(firsts)), len(firsts)).result(result)) == bits(expected)
 
 
+@pytest.mark.parametrize("word", ["stddev", "variance", "sum", "avg", "min", "max", "count"])
+@pytest.mark.parametrize("scale", [1.0, 1e-155, 1e150, 2.0**-1040], ids=str)
+def test_threads_and_blocks_leave_no_trace(word, scale, monkeypatch):
+    monkeypatch.setattr(partial_aggregates, "_MANY_ROWS", 100)
+    monkeypatch.setattr(chunk, "_MANY", 100)
+    monkeypatch.setattr(limbs, "_BLOCK", 64)
+    monkeypatch.setattr(limbs, "_ROWS", 200)
+    monkeypatch.setattr(moment_sums, "_BLOCK", 90)
+    random = np.random.default_rng(7)
+    plain = random.normal(size=2_000) * 10.0 ** random.integers(-12, 12, 2_000) * scale
+    plain[::97] = 0.0
+    for odd in ([], [math.nan], [math.inf], [math.inf, -math.inf]):
+        values = pa.array([*plain.tolist(), *odd, None])
+        # One group has rows in the first stretch alone.
+        found = np.concatenate([[0, 1, 2, 3], random.integers(0, 3, len(values) - 4)])
+        kind = _KINDS[word]
+        result = kind.result(t.float64)
+        made = partial_aggregate(kind.make, pa.float64()).of(values, found, 4).result(result)
+        assert bits(made) == bits(side_by_side(kind.make, values, found, result))
+
+
 def test_what_needs_all_rows_at_once_is_not_made_in_parts():
     assert partial_aggregate(moments.variance, pa.decimal128(20, 2)) is None
     assert partial_aggregate(s.collect, pa.int64()) is None
@@ -143,13 +164,15 @@ def test_what_needs_all_rows_at_once_is_not_made_in_parts():
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 1e270, 2.0**-1060], ids=str)
 @pytest.mark.parametrize("groups", [1, 7, 100_000])
 def test_sums_of_many_blocks_are_exact(scale, groups, monkeypatch):
-    monkeypatch.setattr(limbs, "_FEW_ROWS", 1_000)
+    monkeypatch.setattr(limbs, "_BLOCK", 600)
     monkeypatch.setattr(limbs, "_ROWS", 1_000)
+    monkeypatch.setattr(limbs, "_FEW_GROUPS", 1_000)
     random = np.random.default_rng(3)
     rows = max(5_500, groups // 2)
     values = random.normal(size=rows) * 10.0 ** random.integers(-12, 12, rows) * scale
     group = random.integers(0, groups, rows)
-    found = limbs.floats_by_group(values, group, groups)
+    most = int(np.bincount(group).max())
+    found = limbs.floats_by_group(values, group, groups, most)
     assert found is not None
     sums, lowest = found
     some = np.unique(group)[:50]
@@ -157,21 +180,29 @@ def test_sums_of_many_blocks_are_exact(scale, groups, monkeypatch):
     assert limbs.rounded(sums, 32 * lowest)[some].tolist() == exact
 
 
+def test_parts_are_carried_before_they_overflow(monkeypatch):
+    monkeypatch.setattr(limbs, "_BLOCK", 1_000)
+    monkeypatch.setattr(limbs, "_ROWS", 1 << 12)
+    monkeypatch.setattr(limbs, "_PART", 50)
+    values = np.full(30_000, -math.nextafter(1.0, 0.0))
+    found, lowest = limbs.floats_by_group(values, np.zeros(30_000, np.int64), 1, 30_000)
+    assert limbs.rounded(found, 32 * lowest).tolist() == [math.fsum(values.tolist())]
+
+
 def test_numbers_that_are_too_large_or_too_far_apart_are_cut_one_by_one(monkeypatch):
     one = np.zeros(2, np.int64)
-    assert limbs.floats_by_group(np.array([1e300, 1.0]), one, 1) is None
-    monkeypatch.setattr(limbs, "_SIDE_BY_SIDE", 3)
-    assert limbs.floats_by_group(np.array([1e200, 1e-200]), one, 1) is None
+    assert limbs.floats_by_group(np.array([1e300, 1.0]), one, 1, 2) is None
+    monkeypatch.setattr(limbs, "_SIDE_BY_SIDE", 12)
+    assert limbs.floats_by_group(np.array([1e200, 1e-200]), one, 1, 2) is None
 
 
 @pytest.mark.parametrize("kind", ["i8", "u8", "i4", "i1"])
 def test_whole_sums_of_many_blocks_are_exact(kind, monkeypatch):
-    monkeypatch.setattr(limbs, "_FEW_ROWS", 64)
-    monkeypatch.setattr(limbs, "_ROWS", 64)
+    monkeypatch.setattr(partial_aggregates, "_BLOCK", 64)
     info = np.iinfo(kind)
     random = np.random.default_rng(5)
     values = random.integers(info.min, info.max, 1_000, dtype=kind, endpoint=True)
     group = random.integers(0, 3, 1_000)
-    low, high = limbs.integers_by_group(values, group, 3)
+    low, high = partial_aggregates._integers_by_group(values, group, 3)
     expected = [sum(values[group == number].tolist()) for number in range(3)]
     assert [a + (b << 32) for a, b in zip(low.tolist(), high.tolist(), strict=True)] == expected

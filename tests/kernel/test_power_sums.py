@@ -15,6 +15,8 @@ from trueline.kernel.moments import deviation, variance
 from trueline.kernel.power_sums import (
     ESCAPED,
     KINDS,
+    exact_product,
+    exact_square,
     from_limbs,
     from_values,
     limb_count,
@@ -132,3 +134,14 @@ def test_one_of_many_sums_without_room_is_noticed_unless_it_is_not_a_number():
         sums_from_limbs(np.array([1, 1]), np.array([0, 0]), escaped, limbs)
     found, _ = sums_from_limbs(np.array([1, 2]), np.array([0, 1]), escaped, limbs)
     assert math.isnan(found[1])
+
+
+def test_squares_are_products_of_numbers_and_themselves():
+    random = np.random.default_rng(9)
+    numbers = random.normal(size=2_000) * 10.0 ** random.integers(-100, 100, 2_000)
+    for square, product in zip(exact_square(numbers), exact_product(numbers, numbers), strict=True):
+        assert np.array_equal(square, product)
+    nearest, rest = (each.tolist() for each in exact_square(numbers))
+    assert all(
+        Fraction(a) ** 2 == Fraction(b) + Fraction(c) for a, b, c in zip(numbers, nearest, rest, strict=True)
+    )

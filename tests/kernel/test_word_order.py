@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trueline.kernel import comparison, word_order
 from trueline.kernel.comparison import places_in_order
-from trueline.kernel.word_order import order_of_texts
+from trueline.kernel.word_order import different_words, order_of_texts
 
 pieces = st.sampled_from(["", "a", "b", "\0", "abcdefgh", "12345678", "é", "😀"])
 texts = st.lists(pieces, max_size=12).map("".join)
@@ -47,3 +47,8 @@ def test_words_that_share_their_upper_bits_are_sorted_twice(monkeypatch):
     monkeypatch.setattr(word_order, "_sort_ties", lambda *given: ties.append(given))
     assert np.array_equal(word_order.order_of_words(words), np.argsort(words, kind="stable"))
     assert ties == []
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3) | st.just(2**64 - 1), max_size=30))
+def test_different_words_come_in_order(words):
+    assert different_words(np.array(words, np.uint64)).tolist() == sorted(set(words))

@@ -20,6 +20,7 @@ from trueline.kernel.comparison import codes, has_words, order_words, places_in_
 from trueline.kernel.exact_sums import as_words, float_sums, prefix, python_sums, spread, whole_sums
 from trueline.kernel.limbs import Whole, as_floats, rounded
 from trueline.kernel.value_hash import Words, whole_numbers
+from trueline.kernel.word_order import different_words
 
 Values: TypeAlias = pa.Array
 _SIGN = np.uint64(1 << 63)
@@ -82,7 +83,8 @@ def count_distinct(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.A
     group = np.repeat(np.arange(len(spans.low)), spans.lengths)
     inside = np.repeat(spans.low - np.cumsum(spans.lengths) + spans.lengths, spans.lengths)
     code = found[inside + np.arange(len(group))]
-    pairs = np.unique(group[code >= 0] * max(1, number) + code[code >= 0])
+    pairs = group[code >= 0] * max(1, number) + code[code >= 0]
+    pairs = different_words(pairs.view(np.uint64)).view(np.int64)
     return pa.array(np.bincount(pairs // max(1, number), minlength=len(spans.low)).astype(np.int64))
 
 

@@ -36,10 +36,6 @@ _BLOCK: Final = 1 << 16
 _MANY_TEXTS: Final = 1 << 14
 # So many texts tell whether few are equal.
 _SAMPLE: Final = 1 << 12
-# Texts are looked up in a table that is made for each chunk, where so few are known.
-_FEW_KEYS: Final = 1 << 12
-# Hashes that are tried until one keeps all keys apart.
-_TRIES: Final = 64
 # Slots for each number, where numbers lie near each other.
 _SLOTS: Final = 2
 _FEW_SLOTS: Final = 1 << 16
@@ -77,7 +73,7 @@ def places_in_order(arrays: Sequence[pa.Array], descending: Sequence[bool]) -> P
     """Return the places of the rows in the order of some columns; equal rows stay as they were."""
     if len(arrays) == 1 and has_words(arrays[0].type):
         return _one_column(arrays[0], descending=descending[0])
-    if len(arrays) == 1 and len(arrays[0]) >= _MANY_TEXTS and _is_text(arrays[0].type):
+    if len(arrays) == 1 and len(arrays[0]) >= _MANY_TEXTS and is_text(arrays[0].type):
         return _one_text_column(arrays[0], descending=descending[0])
     names = [f"k{number}" for number in range(len(arrays))]
     table = pa.table(dict(zip(names, [_comparable(array) for array in arrays], strict=True)))
@@ -133,7 +129,8 @@ def _one_column(array: pa.Array, *, descending: bool) -> Places:
     return np.concatenate([there[order_of_words(words[there])], np.flatnonzero(missing)])
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Say whether values are texts or bytes of any length."""
     types = pa.types
     return bool(types.is_string(kind) or types.is_binary(kind))
 
@@ -240,7 +237,7 @@ def _numbered(array: pa.Array) -> tuple[Codes, int]:
         slots = Slots.of(words)
         if slots is not None:
             return _numbered_slots(words, slots)
-    by_hash = _NumberedTexts.of(array)
+    by_hash = NumberedTexts.of(array)
     if by_hash is not None:
         return by_hash.codes, len(by_hash.hashes)
     whole = plain(array)
@@ -251,13 +248,19 @@ def _numbered(array: pa.Array) -> tuple[Codes, int]:
     # The dictionaries one after another are the values in the order of their first rows.
     known = pa.concat_arrays([part.dictionary for part in parts]).dictionary_encode(null_encoding="encode")
     numbers = np.asarray(known.indices).astype(np.int64)
+    starts = np.cumsum([0, *(len(part.dictionary) for part in parts)]).tolist()
     found = np.empty(len(array), np.int64)
-    start = 0
-    for part, (first, stop) in zip(parts, pairwise(cuts), strict=True):
-        np.take(
-            numbers[start : start + len(part.dictionary)], np.asarray(part.indices), out=found[first:stop]
-        )
-        start += len(part.dictionary)
+
+    def renumber(number: int) -> None:
+        known_here = numbers[starts[number] : starts[number + 1]]
+        indices = np.asarray(parts[number].indices)
+        for start in range(0, len(indices), _BLOCK):
+            block = indices[start : start + _BLOCK]
+            at = cuts[number] + start
+            # To clip is faster than to check: all of them are there.
+            np.take(known_here, block, out=found[at : at + len(block)], mode="clip")
+
+    on_threads(renumber, range(len(parts)), len(array))
     return found, len(known.dictionary)
 
 
@@ -267,7 +270,7 @@ def _cuts(rows: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _NumberedTexts:
+class NumberedTexts:
     """Texts of which few are equal, numbered by their hashes.
 
     3 M texts that all differ took 0.5 s, against 2.0 in a dictionary.
@@ -281,14 +284,14 @@ class _NumberedTexts:
     SALT: ClassVar = Salt.of("keys", 0)
 
     @classmethod
-    def of(cls, array: pa.Array) -> _NumberedTexts | None:
+    def of(cls, array: pa.Array) -> NumberedTexts | None:
         """Return the numbers; None for others, for nulls, and where different texts share a hash."""
-        if len(array) < _MANY_TEXTS or array.null_count or not _is_text(array.type):
+        if len(array) < _MANY_TEXTS or array.null_count or not is_text(array.type):
             return None
         some = array.take(pa.array(np.arange(0, len(array), max(1, len(array) // _SAMPLE))))
         if 2 * len(some.unique()) < len(some):
             return None
-        hashes = _hashes([array], len(array), cls.SALT)
+        hashes = hashes_of([array], len(array), cls.SALT)
         order = order_of_words(hashes)
         hashes = hashes[order]
         is_new = np.concatenate([[True], hashes[1:] != hashes[:-1]])
@@ -304,7 +307,7 @@ class _NumberedTexts:
         return cls(found, hashes[is_new], numbers)
 
 
-def _hashes(arrays: Sequence[pa.Array], rows: int, salt: Salt) -> Words:
+def hashes_of(arrays: Sequence[pa.Array], rows: int, salt: Salt) -> Words:
     """Return a hash of every row's values, made by several threads where rows are many."""
 
     def of(cut: tuple[int, int]) -> Words:
@@ -355,13 +358,20 @@ def _numbered_slots(numbers: npt.NDArray[np.int64], slots: Slots) -> tuple[Codes
     first: npt.NDArray[np.signedinteger] = np.full(slots.size, rows, kind)
     for start in range(0, rows, _BLOCK):
         block = slots.at(numbers[start : start + _BLOCK])
-        np.minimum.at(first, block, np.arange(start, start + len(block), dtype=kind))
+        # What was found in a block before has an earlier row: of few keys no more is found soon.
+        new = np.flatnonzero(first[block] == rows)
+        np.minimum.at(first, block[new], (new + start).astype(kind))
     used = np.flatnonzero(first < rows)
     # From here on a slot has the number of its value instead.
     first[used[order_of_words(first[used].astype(np.uint64))]] = np.arange(len(used))
     found = np.empty(rows, np.int64)
-    for start in range(0, rows, _BLOCK):
-        found[start : start + _BLOCK] = first[slots.at(numbers[start : start + _BLOCK])]
+
+    def number(cut: tuple[int, int]) -> None:
+        for start in range(*cut, _BLOCK):
+            stop = min(start + _BLOCK, cut[1])
+            found[start:stop] = first[slots.at(numbers[start:stop])]
+
+    on_threads(number, list(pairwise(_cuts(rows))), rows)
     return found, len(used)
 
 
@@ -378,102 +388,3 @@ def first_rows(found: Codes) -> Codes:
             parts.append(np.flatnonzero(np.diff(so_far, prepend=highest) > 0) + start)
             highest = top
     return np.concatenate(parts)
-
-
-class KeyIndex:
-    """The keys of some rows, found again for any others: what a join looks its partners up in."""
-
-    def __init__(self, arrays: Sequence[pa.Array], rows: int) -> None:
-        texts = _NumberedTexts.of(arrays[0]) if len(arrays) == 1 else None
-        if texts is not None:
-            self.codes, self.count = texts.codes, len(texts.hashes)
-        else:
-            self.codes, self.count = codes(arrays, rows, nulls=False)
-        self._slots = self._in_slots(arrays)
-        if self._slots is not None:
-            return
-        self._known = list(arrays)
-        if self.count < rows:
-            first = pa.array(first_rows(self.codes))
-            self._known = [array.take(first) for array in arrays]
-        self._known = [plain(array) for array in self._known]
-        # Arrow finds texts among few in a fifth of the time.
-        is_few = len(arrays) == 1 and self.count <= _FEW_KEYS and _is_text(arrays[0].type)
-        self._few = self._known[0] if is_few else None
-        # A word that is the value itself cannot be that of another one.
-        self._sure = len(arrays) == 1 and is_one_word(arrays[0].type)
-        if texts is not None:
-            self._salt, self._sorted, self._code = texts.SALT, texts.hashes, texts.numbers
-        else:
-            self._salt, self._sorted, self._code = self._hashed()
-        bits = max(1, self.count.bit_length())
-        self._shift = np.uint64(64 - bits)
-        slots = np.bincount((self._sorted >> self._shift).astype(np.int64), minlength=1 << bits)
-        self._starts = np.concatenate([[0], np.cumsum(slots)])
-
-    def _hashed(self) -> tuple[Salt, Words, Codes]:
-        """Return the hashes of the keys in order, and their numbers, with a salt that keeps all apart."""
-        for attempt in range(_TRIES):
-            salt = Salt.of("keys", attempt)
-            hashes = _hashes(self._known, self.count, salt)
-            order = order_of_words(hashes)
-            hashes = hashes[order]
-            if not (hashes[1:] == hashes[:-1]).any():
-                return salt, hashes, order
-        raise AssertionError("no hash keeps these keys apart")
-
-    def _in_slots(self, arrays: Sequence[pa.Array]) -> tuple[Slots, Codes] | None:
-        """Return the numbers of keys that are whole numbers near each other, by slots."""
-        if len(arrays) != 1 or not is_one_word(arrays[0].type) or pa.types.is_floating(arrays[0].type):
-            return None
-        there = self.codes >= 0
-        words, code = value_words(arrays[0]).view(np.int64), self.codes
-        if not there.all():
-            words, code = words[there], code[there]
-        slots = Slots.of(words)
-        if slots is None:
-            return None
-        known = np.full(slots.size, -1, np.int64)
-        known[slots.at(words)] = code
-        return slots, known
-
-    def find(self, arrays: Sequence[pa.Array], rows: int) -> Codes:
-        """Return the numbers of the keys of other rows, -1 where there is none or a value is null."""
-        if self._slots is not None:
-            slots, known = self._slots
-            found = slots.find(value_words(arrays[0]).view(np.int64), known)
-            if arrays[0].null_count:
-                found[np.asarray(arrays[0].is_null())] = -1
-            return found
-        if self._few is not None and arrays[0].type == self._few.type:
-            return np.asarray(pc.fill_null(pc.index_in(arrays[0], self._few), -1)).astype(np.int64)
-        given = [plain(array) for array in arrays]
-        hashes = hash_values(given, rows, self._salt)
-        found = np.full(rows, -1, np.int64)
-        slot = (hashes >> self._shift).astype(np.int64)
-        at, end = self._starts[slot], self._starts[slot + 1]
-        # Hashes are spread evenly: a slot has one key on average.
-        asking = np.flatnonzero(at < end)
-        at, end, wanted = at[asking], end[asking], hashes[asking]
-        while len(asking):
-            hit = self._sorted[at] == wanted
-            found[asking[hit]] = self._code[at[hit]]
-            at = at + 1
-            on = ~hit & (at < end)
-            asking, at, end, wanted = asking[on], at[on], end[on], wanted[on]
-        for array in arrays:
-            if array.null_count:
-                found[np.asarray(array.is_null())] = -1
-        return found if self._sure else self._verified(found, given)
-
-    def _verified(self, found: Codes, given: Sequence[pa.Array]) -> Codes:
-        """Drop those that share a hash with a key but not its values."""
-        hits = np.flatnonzero(found >= 0)
-        if not len(hits):
-            return found
-        at, of = pa.array(hits), pa.array(found[hits])
-        same = np.ones(len(hits), bool)
-        for array, known in zip(given, self._known, strict=True):
-            same &= np.asarray(pc.equal(array.take(at), known.take(of)))
-        found[hits[~same]] = -1
-        return found

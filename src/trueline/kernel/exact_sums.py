@@ -21,7 +21,7 @@ from trueline.kernel.limbs import (
     carried,
     cut_floats,
     cut_integers,
-    limbs_side_by_side,
+    exponent_of_all,
     rounded,
     with_infinities,
 )
@@ -29,6 +29,9 @@ from trueline.kernel.limbs import (
 # Stretches of fewer values than this on average are summed by limbs.
 _LONG: Final = 32
 _BLOCK: Final = 65_536
+# Numbers above 2^960 are cut bit by bit: what they are rounded with would overflow.
+_HIGHEST: Final = 29
+_MOST_PLACES: Final = 12
 
 
 def prefix(values: npt.NDArray[np.generic]) -> Whole:
@@ -103,13 +106,53 @@ def _limb_sums(values: Numbers, low: Whole, high: Whole) -> Numbers:
 
 
 def _limbs_at_once(values: Numbers, low: Whole, high: Whole) -> Numbers:
-    side_by_side = limbs_side_by_side(values)
+    side_by_side = _side_by_side(values)
     if side_by_side is not None:
         parts, lowest = side_by_side
         limbs = np.array([spread(prefix(part), low, high) for part in parts])
     else:
         limbs, lowest = limb_sums(*cut_floats(values), values != 0.0, low, high)
     return rounded(limbs, BITS * lowest)
+
+
+def _side_by_side(values: Numbers) -> tuple[Whole, int] | None:
+    """Return the limbs of each finite number, lowest first, and the place of the first of them.
+
+    A number is rounded to the grid 2^(32k), from its highest place down, and what that left out to the next
+    lower one: all of it is exact. None where numbers are too large, or too far apart.
+    """
+    exponent = exponent_of_all(values)
+    if exponent is None:
+        return np.zeros((1, len(values)), np.int64), 0
+    highest = (exponent - 1) >> 5
+    if highest > _HIGHEST:
+        return None
+    found: list[Whole] = []
+    left = values
+    while left.any():
+        if len(found) == _MOST_PLACES:
+            return None
+        power = BITS * (highest - len(found))
+        part = _on_grid(left, power)
+        left = left - part
+        found.append(_in_units(part, power))
+    return np.array(found[::-1]), highest - len(found) + 1
+
+
+def _on_grid(values: Numbers, power: int) -> Numbers:
+    """Round numbers below 2^51 units to the unit, which is 2 to the power of `power`."""
+    # Near 1.5 * 2^52 units a double has no digits below the unit.
+    grid = math.ldexp(1.5, power + 52)
+    part: Numbers = values + grid
+    part -= grid
+    return part
+
+
+def _in_units(values: Numbers, power: int) -> Whole:
+    """Return multiples of 2 to the power of `power` as whole numbers."""
+    if abs(power) > 1_000:  # what they would be multiplied with is not a double
+        return np.ldexp(values, -power).astype(np.int64)
+    return (values * math.ldexp(1.0, -power)).astype(np.int64)
 
 
 def limb_sums(

@@ -13,13 +13,24 @@ from typing import Final, Self
 import numpy as np
 import pyarrow as pa
 
-from trueline.kernel.limbs import BITS, Numbers, PartialSums, Whole, as_floats
-from trueline.kernel.power_sums import exact_product
+from trueline.kernel.limbs import (
+    BITS,
+    Flags,
+    GroupSums,
+    Numbers,
+    PartialSums,
+    Whole,
+    as_floats,
+    exponent_of_all,
+)
+from trueline.kernel.power_sums import exact_product, exact_square
 
 # Of sizes from 2^-470 up to 2^510 both parts of the square are exact.
 _LEAST, _MOST = 2.0**-470, 2.0**510
 # What numbers are multiplied with by their size, as powers of two: those between, the small, the large.
 _SCALES: Final = (0, 600, -540)
+# So many rows at a time stay near the processor.
+_BLOCK: Final = 1 << 14
 # Doubles have all whole numbers up to here; larger ones are two doubles.
 _WHOLE: Final = 1 << 53
 WIDTH: Final = 1 + len(_SCALES)
@@ -60,6 +71,11 @@ class MomentSums:
         )
         return cls(total, tuple(squares), finish)
 
+    def __add__(self, other: MomentSums) -> MomentSums:
+        """Add the sums of the same groups."""
+        squares = tuple(one + two for one, two in zip(self.squares, other.squares, strict=True))
+        return MomentSums(self.total + other.total, squares, self.finish)
+
     def to_arrow(self) -> list[pa.Array]:
         return [each.to_arrow() for each in (self.total, *self.squares)]
 
@@ -83,17 +99,28 @@ class MomentSums:
 
 
 def _squares_of_floats(values: Numbers, found: Whole, groups: int) -> tuple[PartialSums, ...]:
-    size = np.abs(values)
-    if not len(size) or (float(size.max()) < _MOST and float(size.min()) >= _LEAST):
+    kinds = _kinds(values)
+    if kinds is None:
         between = _products(values, values, found, groups)
         return between, *(PartialSums.nothing(groups) for _ in _SCALES[1:])
-    small, large = (size < _LEAST) & (size > 0.0), size >= _MOST
-    kinds = (~(small | large), small, large)
     return tuple(
         _products(scaled, scaled, found[some], groups)
         for some, scale in zip(kinds, _SCALES, strict=True)
         for scaled in (np.ldexp(values[some], scale),)
     )
+
+
+def _kinds(values: Numbers) -> tuple[Flags, Flags, Flags] | None:
+    """Say which numbers are between, small and large; None if none is small or large."""
+    for start in range(0, len(values), _BLOCK):
+        size = np.abs(values[start : start + _BLOCK])
+        if float(size.max()) >= _MOST or (float(size.min()) < _LEAST and (size[size > 0.0] < _LEAST).any()):
+            break
+    else:
+        return None
+    size = np.abs(values)
+    small, large = (size < _LEAST) & (size > 0.0), size >= _MOST
+    return ~(small | large), small, large
 
 
 def _squares_of_integers(values: Whole, found: Whole, groups: int) -> tuple[PartialSums, ...]:
@@ -110,5 +137,25 @@ def _squares_of_integers(values: Whole, found: Whole, groups: int) -> tuple[Part
 
 
 def _products(one: Numbers, other: Numbers, found: Whole, groups: int) -> PartialSums:
+    top = sum(exponent_of_all(each) or 0 for each in (one, other))
+    count = np.bincount(found, minlength=groups).astype(np.int64, copy=False)
+    if GroupSums.suit(top, len(one), groups):
+        sums = GroupSums(top, groups, 2 * int(count.max(initial=0)))
+        if _add_products(sums, one, other, found, top):
+            none = np.zeros(groups, np.int64)
+            counts = {"count": count, "nan": none, "up": none, "down": none}
+            return PartialSums.from_limbs(*sums.limbs(), counts, 2 * len(one))
     nearest, rest = exact_product(one, other)
     return PartialSums.of_floats(nearest, found, groups) + PartialSums.of_floats(rest, found, groups)
+
+
+def _add_products(sums: GroupSums, one: Numbers, other: Numbers, found: Whole, top: int) -> bool:
+    """Add products below 2^`top`, some rows at a time; False if they lie too far apart."""
+    for start in range(0, len(one), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        at, x = found[rows], one[rows]
+        nearest, rest = exact_square(x) if one is other else exact_product(x, other[rows])
+        # Half a unit in the last place at most is left of a product.
+        if not (sums.add(nearest, at) and sums.add(rest, at, top - 53)):
+            return False
+    return True

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeAlias
+from functools import reduce
+from itertools import pairwise
+from operator import add
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +22,7 @@ import pyarrow.compute as pc
 from trueline import types as t
 from trueline.kernel import aggregates as s
 from trueline.kernel import moments
+from trueline.kernel.chunk import on_threads
 from trueline.kernel.comparison import (
     Codes,
     codes,
@@ -33,14 +37,21 @@ from trueline.kernel.limbs import (
     as_floats,
     carried,
     carried_once,
-    integers_by_group,
+    cut_integers,
 )
 from trueline.kernel.moment_sums import WIDTH, MomentSums
+from trueline.kernel.read_ahead import THREADS
 from trueline.kernel.value_hash import Words
-from trueline.kernel.word_order import sort_words
+from trueline.kernel.word_order import different_words
 
+T = TypeVar("T")
+# So many rows of few groups are worked on by several threads.
+_MANY_ROWS: Final = 1 << 20
+_FEW_GROUPS: Final = 1 << 14
 # A group's distinct values are marked in a table of so many cells for each row at most.
 _CELLS: Final = 4
+# So many rows at a time stay near the processor.
+_BLOCK: Final = 1 << 16
 
 
 class AggregateState(Protocol):
@@ -86,6 +97,15 @@ def _there(values: pa.Array, found: Codes) -> tuple[pa.Array, Codes]:
     if not values.null_count:
         return values, found
     return values.drop_null(), found[s.there(values)]
+
+
+def _by_threads(work: Callable[[pa.Array, Codes], T], values: pa.Array, found: Codes, groups: int) -> list[T]:
+    """Do some work for the values that are not null: by several threads where many have few groups."""
+    some, at = _there(values, found)
+    parts = THREADS if len(at) >= _MANY_ROWS and groups <= _FEW_GROUPS else 1
+    cuts = [len(at) * part // parts for part in range(parts + 1)]
+    stretches = [(some.slice(start, stop - start), at[start:stop]) for start, stop in pairwise(cuts)]
+    return on_threads(lambda each: work(*each), stretches, len(at))
 
 
 # --- how many -------------------------------------------------------------------------------
@@ -138,9 +158,7 @@ class DistinctValues:
             marked[pairs] = True
             pairs = np.flatnonzero(marked)
         else:
-            # Sorted by words; `np.unique` took twenty times as long where most are different.
-            pairs = sort_words(pairs.view(np.uint64)).view(np.int64)
-            pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+            pairs = different_words(pairs.view(np.uint64)).view(np.int64)
         group, at = np.divmod(pairs, max(1, different))
         return cls(_counted(group, groups), known, at)
 
@@ -206,8 +224,11 @@ class FloatTotals:
 
         def of(values: Values, found: Codes, groups: int) -> FloatTotals:
             assert values is not None
-            some, at = _there(values, found)
-            return cls(PartialSums.of_floats(as_floats(some), at, groups), mean)
+
+            def some(part: pa.Array, at: Codes) -> PartialSums:
+                return PartialSums.of_floats(as_floats(part), at, groups)
+
+            return cls(reduce(add, _by_threads(some, values, found, groups)), mean)
 
         def merge(parts: Sequence[pa.Array], found: Codes, groups: int) -> FloatTotals:
             part = PartialSums.from_arrow(parts[0])
@@ -269,15 +290,28 @@ class WholeTotals:
 
 def _limbs(values: pa.Array, found: Codes, groups: int) -> Whole:
     if not pa.types.is_decimal(values.type):
-        return integers_by_group(s.as_integers(values), found, groups)
+        return _integers_by_group(s.as_integers(values), found, groups)
     words = s.decimal_words(values)
     limbs = []
     for place in range(words.shape[1]):
         word = words[:, place]
         # The highest word has the sign.
         top = place == words.shape[1] - 1
-        limbs += [*integers_by_group(word.view(np.int64) if top else word, found, groups)]
+        limbs += [*_integers_by_group(word.view(np.int64) if top else word, found, groups)]
     return carried_once(np.array(limbs))
+
+
+def _integers_by_group(values: npt.NDArray[np.integer], group: Whole, groups: int) -> Whole:
+    """Return the sums of whole numbers of 64 bits by group: two limbs, the upper one with the sign."""
+    found = np.zeros((2, groups), np.int64)
+    size = max(int(values.max()), -int(values.min())) if len(values) else 0
+    fits = size * len(values) < 1 << 63
+    for start in range(0, len(values), _BLOCK):
+        part, at = values[start : start + _BLOCK], group[start : start + _BLOCK]
+        limbs = (part.astype(np.int64, copy=False),) if fits else cut_integers(part)
+        for place, limb in enumerate(limbs):
+            np.add.at(found[place], at, limb)
+    return carried_once(found)
 
 
 def _moments(finish: Callable[[int, int], float]) -> PartialAggregate:
@@ -285,7 +319,11 @@ def _moments(finish: Callable[[int, int], float]) -> PartialAggregate:
 
     def of(values: Values, found: Codes, groups: int) -> MomentSums:
         assert values is not None
-        return MomentSums.of(*_there(values, found), groups, finish)
+
+        def some(part: pa.Array, at: Codes) -> MomentSums:
+            return MomentSums.of(part, at, groups, finish)
+
+        return reduce(add, _by_threads(some, values, found, groups))
 
     def merge(parts: Sequence[pa.Array], found: Codes, groups: int) -> MomentSums:
         return MomentSums.merge(parts, found, groups, finish)
@@ -312,14 +350,22 @@ class ExtremeWords:
         def best(words: Words, found: Codes, groups: int) -> ExtremeWords:
             total = np.full(groups, worst)
             better.at(total, found, words)
-            none = np.ones(groups, bool)
-            none[found] = False
+            # A word that is the worst may still be there.
+            none = total == worst
+            if none.any():
+                none[found] = False
             return cls(total, none)
+
+        def better_of(one: ExtremeWords, other: ExtremeWords) -> ExtremeWords:
+            return cls(better(one.words, other.words), one.none & other.none)
 
         def of(values: Values, found: Codes, groups: int) -> ExtremeWords:
             assert values is not None
-            some, at = _there(values, found)
-            return best(order_words(some), at, groups)
+
+            def some(part: pa.Array, at: Codes) -> ExtremeWords:
+                return best(order_words(part), at, groups)
+
+            return reduce(better_of, _by_threads(some, values, found, groups))
 
         def merge(parts: Sequence[pa.Array], found: Codes, groups: int) -> ExtremeWords:
             some, at = _there(parts[0], found)

@@ -174,6 +174,22 @@ def exact_product(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
     return nearest, rest
 
 
+def exact_square(x: Numbers) -> tuple[Numbers, Numbers]:
+    """Return what `exact_product` gives of numbers and themselves, in half the time."""
+    nearest = x * x
+    high = x * _HALVES
+    high -= high - x
+    low = x - high
+    rest = high * high
+    rest -= nearest
+    high *= low
+    high += high
+    rest += high
+    low *= low
+    rest += low
+    return nearest, rest
+
+
 # --- finishing ----------------------------------------------------------------------------------
 
 

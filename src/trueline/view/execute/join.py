@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from trueline.identity import RowId, RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, bytes_of
-from trueline.kernel.comparison import Codes, KeyIndex, order_words
+from trueline.kernel.comparison import Codes, order_words
 from trueline.kernel.exchange import ByKeyHash, Once, OrderedParts, gather, in_order_again
 from trueline.kernel.external_sort import SortSpec
+from trueline.kernel.key_index import KeyIndex
 from trueline.kernel.word_order import Places, order_of_words
 from trueline.view.execute.dispatch import pieces, portable
 from trueline.view.plan.join import How, Join
@@ -223,10 +224,14 @@ class Partners:
             moments = right.arrays[matching.right.as_of]
             there = np.flatnonzero((found >= 0) & np.asarray(moments.is_valid()))
             words = order_words(moments)[there]
-            by_both = np.lexsort((words, found[there]))
-            self.order = there[by_both]
-            self.moments = np.unique(words)
-            self.places = self._places(found[self.order], np.searchsorted(self.moments, words[by_both]))
+            by_moment = order_of_words(words)
+            there, words = there[by_moment], words[by_moment]
+            is_new = np.ones(len(words), bool)
+            np.not_equal(words[1:], words[:-1], out=is_new[1:])
+            self.moments = words[is_new]
+            by_key = order_of_words(found[there].astype(np.uint64))
+            self.order = there[by_key]
+            self.places = self._places(found[self.order], np.cumsum(is_new)[by_key] - 1)
         counts = np.bincount(found[self.order], minlength=self.index.count)
         self.starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
