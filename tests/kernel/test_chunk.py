@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -46,3 +47,23 @@ def test_of_several_pieces_that_fail_the_first_is_told(threads):
     pieces = [Numbered(number, fails=number in (23, 40, 70)) for number in range(77)]
     with pytest.raises(OSError, match="piece 23"):
         all_chunks(pieces, number_of, threads)
+
+
+@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize("kind", [pa.int64(), pa.float32(), pa.bool_(), pa.timestamp("us"), pa.string()])
+def test_rows_are_kept_with_their_nulls_and_without(kind, start):
+    random = np.random.default_rng(5)
+    whole = pa.array(random.integers(0, 2, 100)).cast(pa.string() if kind == pa.string() else kind)
+    gone = pa.array(random.random(100) < 0.3)
+    column = pa.array(
+        [None if none else value.as_py() for value, none in zip(whole, gone, strict=True)], kind
+    )
+    given = Chunk(100, (whole, column)).slice(start)
+    for mask in (given.arrays[1].is_valid(), pa.array(random.random(given.rows) < 0.5)):
+        kept = given.filter(mask)
+        assert kept.rows == mask.true_count
+        for array, found in zip(given.arrays, kept.arrays, strict=True):
+            found.validate(full=True)
+            assert found.to_pylist() == [
+                v for v, k in zip(array.to_pylist(), mask.to_pylist(), strict=True) if k
+            ]

@@ -18,6 +18,7 @@ from typing import Final, Protocol, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trueline.identity import RowIds
 from trueline.kernel.read_ahead import THREADS, ReadAhead
@@ -71,15 +72,25 @@ class Chunk:
         if kept == self.rows:
             return self
         ids = None if self.ids is None else self.ids[np.asarray(chosen)]
-        if len(self.arrays) < 2:
-            return Chunk(kept, tuple(array.filter(chosen) for array in self.arrays), ids)
+        arrays = [_bare(array, chosen) for array in self.arrays]
+        if len(arrays) < 2:
+            return Chunk(kept, tuple(array.filter(chosen) for array in arrays), ids)
         # Together: the mask is turned into places once, which is most of the work.
-        batch = pa.RecordBatch.from_arrays(list(self.arrays), names=list(map(str, range(len(self.arrays)))))
+        batch = pa.RecordBatch.from_arrays(arrays, names=list(map(str, range(len(arrays)))))
         return Chunk(kept, tuple(batch.filter(chosen).columns), ids)
 
     def select(self, places: Sequence[int], *, ids: bool = True) -> Chunk:
         """Return some of the arrays, by their positions here."""
         return Chunk(self.rows, tuple(self.arrays[place] for place in places), self.ids if ids else None)
+
+
+def _bare(array: pa.Array, chosen: pa.BooleanArray) -> pa.Array:
+    """Return values without their nulls if none of those is chosen: they are filtered in half the time."""
+    if not array.null_count or not pa.types.is_primitive(array.type):
+        return array
+    if pc.and_(chosen, array.is_null()).true_count:
+        return array
+    return pa.Array.from_buffers(array.type, len(array), [None, array.buffers()[1]], 0, array.offset)
 
 
 def joined(chunks: Sequence[Chunk], kinds: Sequence[pa.DataType], *, ids: bool) -> Chunk:
