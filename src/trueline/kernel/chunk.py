@@ -139,6 +139,18 @@ class Piece(Protocol):
         """Yield the rows in order; closing the iterator lets go of everything it holds."""
 
 
+@dataclass(frozen=True, eq=False)
+class RowByRowPiece:
+    """A piece that has a row for each row of another one."""
+
+    below: Piece
+
+    @property
+    def rows(self) -> int | None:
+        """As many as the other has."""
+        return self.below.rows
+
+
 @dataclass(frozen=True)
 class PieceChain:
     """Pieces read one after another, as one piece."""

@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 
 from trueline.identity import RowId
-from trueline.kernel.chunk import Chunk, Piece, concat_pieces, map_pieces
+from trueline.kernel.chunk import Chunk, Piece, RowByRowPiece, concat_pieces, map_pieces
 from trueline.view.execute.dispatch import pieces, row_count, stored_columns
 from trueline.view.plan.concat import Concat
 from trueline.view.plan.node import Want, once_a_walk
@@ -49,16 +49,10 @@ def _stored(node: Concat, columns: tuple[int, ...], rows: range) -> list[pa.Chun
 
 
 @dataclass(frozen=True, eq=False)
-class ConcatPiece:
+class ConcatPiece(RowByRowPiece):
     """A piece of the view of this number, whose ids say so."""
 
-    below: Piece
     number: int
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows."""

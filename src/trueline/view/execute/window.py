@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from trueline.kernel import aggregates as s
-from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, as_one, together
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, RowByRowPiece, as_one, together
 from trueline.kernel.comparison import codes, places_in_order
 from trueline.kernel.exchange import (
     ByColumns,
@@ -185,16 +185,10 @@ def _rank_of(each: int | tuple[AggregateCall, int | None]) -> RankOf | None:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowPiece:
+class WindowPiece(RowByRowPiece):
     """All rows of the input, with what is around them."""
 
-    below: Piece
     work: WindowWork
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the input."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows, some at a time; `done` of those in memory were yielded before."""
@@ -329,16 +323,10 @@ def _ranks(values: pa.Array, *, descending: bool) -> pa.Array:
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedPiece:
+class PlacedPiece(RowByRowPiece):
     """A piece whose rows know their places, which are in the order of the pieces."""
 
-    below: Piece
     number: int
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows, their places last."""
