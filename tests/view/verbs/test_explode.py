@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -9,7 +10,7 @@ import trueline as tl
 from tests.view.verbs.reading import agree, ids, numbers, values
 from trueline.errors import SchemaError
 from trueline.identity import RowId
-from trueline.view.execute.explode import forked
+from trueline.view.execute.explode import forked, repeated
 
 
 def test_each_value_of_a_vector_gets_a_row():
@@ -44,6 +45,22 @@ def test_long_and_short_vectors_get_the_ids_of_repeated_next():
             expected.append(one)
             one = one.next()
     assert found == expected
+
+
+@pytest.mark.parametrize("times", [[2, 2, 2], [0, 0, 0], [1, 0, 3], []])
+@pytest.mark.parametrize(
+    "kind",
+    [pa.int8(), pa.float64(), pa.bool_(), pa.timestamp("us", "UTC"), pa.string(), pa.decimal128(21, 2)],
+)
+@pytest.mark.parametrize("null", [0, None])
+def test_values_are_repeated_as_often_as_is_said(kind, times, null):
+    array = pa.array([7, 1, null, 0]).cast(kind).slice(1, len(times))
+    found = repeated(array, np.array(times, np.int64))
+    found.validate(full=True)
+    assert found.type == kind
+    assert found.to_pylist() == [
+        each for each, many in zip(array.to_pylist(), times, strict=True) for _ in range(many)
+    ]
 
 
 def test_long_vectors_come_in_chunks_of_bounded_size():

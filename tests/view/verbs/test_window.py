@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from tests.examples import examples
 from tests.view.verbs.reading import Counting, agree, divided, ids, memory, serial, values
 from tests.view.verbs.test_group_by import quantile, root, variance
 from trueline.errors import InputError, SchemaError
-from trueline.kernel import exchange, external_sort
+from trueline.kernel import chunk, exchange, external_sort
 from trueline.view.execute import window
 
 AGGREGATES = {
@@ -111,14 +112,20 @@ def test_rows_further_off_than_the_window_are_found_across_chunks(batch, reach):
 
 
 @settings(max_examples=examples(40))
-@given(st.lists(row, max_size=20), st.integers(0, 3), st.integers(0, 3), st.sampled_from([1 << 30, 50]))
-def test_with_by_a_window_is_among_equal_rows(rows, before, after, limit):
+@given(
+    st.lists(row, max_size=20),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    st.sampled_from([1 << 30, 50]),
+    st.sampled_from([1, window._BLOCK]),
+)
+def test_with_by_a_window_is_among_equal_rows(rows, before, after, limit, block):
     expected = [None] * len(rows)
     for key in (None, 1, 2):
         places = [at for at, each in enumerate(rows) if each["k"] == key]
         for at, each in zip(places, looped([rows[at] for at in places], before, after), strict=True):
             expected[at] = each
-    with memory(limit):
+    with memory(limit), patch.object(window, "_BLOCK", block):
         view = tl.View(Counting(pa.Table.from_pylist(rows, SCHEMA))).window(
             before, after, by="k", **AGGREGATES
         )
@@ -227,13 +234,13 @@ def test_keys_of_any_type_are_told_apart_beyond_the_memory_there_is(by):
 
 @pytest.mark.contract("exchange:E10")
 def test_of_a_key_with_almost_all_rows_no_more_are_in_memory_than_have_room(monkeypatch):
-    rows, most, real = 50_000, [0], window.WindowWork.values
+    rows, most, real = 50_000, [0], window.WindowWork._made
 
-    def noted(work, chunk, spans):
+    def noted(work, chunk, *of):
         most[0] = max(most[0], chunk.rows)
-        return real(work, chunk, spans)
+        return real(work, chunk, *of)
 
-    monkeypatch.setattr(window.WindowWork, "values", noted)
+    monkeypatch.setattr(window.WindowWork, "_made", noted)
     random = np.random.default_rng(1)
     k = np.where(random.random(rows) < 0.95, 0, random.integers(0, 9, rows))
     table = pa.table({"k": k, "n": range(rows), "x": random.normal(size=rows)})
@@ -291,6 +298,19 @@ def test_long_windows_sum_exactly_too():
     numbers = [(-1) ** n * 10.0 ** (n % 30) for n in range(400)]
     found = values(tl.View.from_arrow(pa.table({"x": numbers})).window(200, 150, s="sum(x)"), "s")
     assert found == [math.fsum(numbers[max(0, at - 200) : at + 151]) for at in range(400)]
+
+
+@pytest.mark.parametrize("by", [None, "k"])
+def test_windows_of_many_rows_are_those_of_a_few_rows_at_a_time(by, monkeypatch):
+    random, rows = np.random.default_rng(3), 2_000
+    x = pa.array(random.integers(-9, 9, rows), mask=random.random(rows) < 0.1)
+    k, s = random.integers(0, 30, rows), [f"row {n}" if n % 7 else None for n in range(rows)]
+    view = tl.View.from_arrow(pa.table({"k": k, "x": x, "s": s, "b": random.random(rows) < 0.5}))
+    made = view.window(3, 2, by=by, **AGGREGATES)
+    at_once = made.to_arrow()
+    monkeypatch.setattr(window, "_BLOCK", 50)
+    monkeypatch.setattr(chunk, "_MANY", 1)  # by several threads
+    assert made.to_arrow().equals(at_once)
 
 
 def test_what_is_no_window_is_refused():

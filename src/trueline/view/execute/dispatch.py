@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import partial, singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from trueline import types as t
-from trueline.kernel.chunk import Chunk, Piece, in_order
+from trueline.kernel.chunk import Chunk, Piece, all_chunks, in_order
 from trueline.kernel.read_ahead import THREADS
 from trueline.kernel.vectors import dense
 from trueline.view.engine import ChosenEngine, engine
+from trueline.view.plan.concat import Concat
+from trueline.view.plan.limit import LastRows, Limit
 from trueline.view.plan.node import Node, Want, once_a_walk, steps
 from trueline.view.plan.on_spark import OnSpark
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import Memory
+from trueline.view.plan.zip import Zip
 
 if TYPE_CHECKING:
     from trueline.view.schema import Column
@@ -62,6 +65,8 @@ def nothing_at_hand() -> None:
 
 # Threads begin later than so many rows are computed.
 _FEW_ROWS: Final = 1 << 14
+# What says which rows and columns are where, and computes nothing.
+_PLACING: Final = (Memory, Select, Limit, LastRows, Concat, Zip)
 IN_PROCESS: Final = EngineChoice("process", nothing_at_hand)
 ON_SPARK: Final = EngineChoice("spark", nothing_at_hand)
 
@@ -95,6 +100,16 @@ def portable(node: Node) -> bool:
     return all(portable(each) for each in node.inputs)
 
 
+@singledispatch
+def stored_columns(node: Node, columns: tuple[int, ...], rows: range) -> list[pa.ChunkedArray] | None:
+    """Return columns of some of the rows if they lie in memory as they are wanted, None if they do not.
+
+    Nothing is read or copied to find out.
+    """
+    del node, columns, rows
+    return None
+
+
 # --- reading --------------------------------------------------------------------------------
 
 
@@ -103,7 +118,7 @@ def is_in_memory(node: Node) -> bool:
     found = list(steps(node))
     sources = [each for each in found if not each.inputs]
     is_few = all(isinstance(each, Memory) and each.table.num_rows < _FEW_ROWS for each in sources)
-    return is_few or all(isinstance(each, Memory | Select) for each in found)
+    return is_few or all(isinstance(each, _PLACING) for each in found)
 
 
 def chunks(node: Node, want: Want) -> Iterator[Chunk]:
@@ -114,7 +129,11 @@ def chunks(node: Node, want: Want) -> Iterator[Chunk]:
 
 def numbered(node: Node, want: Want) -> Iterator[tuple[int, Chunk]]:
     """Yield the rows of a node in order, with the numbers of the pieces they are from."""
-    return in_order(pieces(node, want), 1 if is_in_memory(node) else THREADS)
+    return in_order(pieces(node, want), _threads(node))
+
+
+def _threads(node: Node) -> int:
+    return 1 if is_in_memory(node) else THREADS
 
 
 def batches(node: Node, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
@@ -136,12 +155,18 @@ def batch_of(chunk: Chunk, columns: Sequence[Column], schema: pa.Schema) -> pa.R
 
 
 def table(node: Node, columns: Sequence[Column]) -> pa.Table:
-    """Read columns of all rows into a table."""
-    found = list(batches(node, columns))
+    """Read columns of all rows into a table; what lies in memory as it is wanted is not copied."""
+    places, schema = tuple(column.index for column in columns), node.schema.arrow_of(columns)
+    if columns and (rows := row_count(node)) is not None:
+        stored = stored_columns(node, places, range(rows))
+        if stored is not None:
+            return pa.Table.from_arrays(stored, schema=schema)
+    make = partial(batch_of, columns=columns, schema=schema)
+    found = all_chunks(pieces(node, Want(places)), make, _threads(node))
     if not columns:
         # A table of no columns has its number of rows only if it is made of one that has some.
         return pa.table({"": pa.nulls(sum(batch.num_rows for batch in found))}).select([])
-    return pa.Table.from_batches(found, schema=node.schema.arrow_of(columns))
+    return pa.Table.from_batches(found, schema=schema)
 
 
 @singledispatch

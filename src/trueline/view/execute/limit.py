@@ -6,8 +6,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from trueline.kernel.chunk import Chunk, Piece, PieceChain
-from trueline.view.execute.dispatch import pieces, row_count, serial
+from trueline.view.execute.dispatch import pieces, row_count, serial, stored_columns
 from trueline.view.plan.limit import LastRows, Limit
 from trueline.view.plan.node import Want
 
@@ -44,6 +46,16 @@ def _tail(node: LastRows, want: Want) -> Sequence[Piece]:
             return [TailPiece(found, node.count)]
         missing -= rows
     return rows_between(found[first:], max(0, -missing), None)
+
+
+@stored_columns.register(Limit)
+@stored_columns.register(LastRows)
+def _stored(node: Limit | LastRows, columns: tuple[int, ...], rows: range) -> list[pa.ChunkedArray] | None:
+    total = row_count(node.below)
+    if total is None:
+        return None
+    first = node.start if isinstance(node, Limit) else max(0, total - node.count)
+    return stored_columns(node.below, columns, range(first + rows.start, first + rows.stop))
 
 
 def _are_counted(pieces: Sequence[Piece], stop: int | None) -> bool:

@@ -1,21 +1,34 @@
 """Columns computed over the rows around each row.
 
-Without `by` rows stream through, and no more are in memory than the window and a chunk need; with `by` rows
-of equal values are brought together first and put back in order afterwards. Ranks of all rows are made in
-the order of their values first, then the rest as rows stream through.
+Without `by` rows stream through, and no more are in memory than the window and a few chunks need; with `by`
+rows of equal values are brought together first and put back in order afterwards. Ranks of all rows are made
+in the order of their values first, then the rest as rows stream through.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
+from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trueline.kernel import aggregates as s
-from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, as_one, together
+from trueline.kernel.chunk import (
+    BYTES_OF_A_CHUNK,
+    ROWS_OF_A_CHUNK,
+    Chunk,
+    Piece,
+    RowByRowPiece,
+    as_one,
+    bytes_of,
+    on_threads,
+    together,
+)
 from trueline.kernel.comparison import codes, places_in_order
 from trueline.kernel.exchange import (
     ByColumns,
@@ -36,6 +49,11 @@ from trueline.view.execute.dispatch import pieces, portable, row_count
 from trueline.view.plan.aggregates import AggregateCall, needs_all_rows
 from trueline.view.plan.node import Want
 from trueline.view.plan.window import Window
+
+# So many rows at a time stay near the processor.
+_BLOCK: Final = 1 << 16
+# So many are brought together at most, where they stream through.
+_AT_ONCE: Final = 1 << 19
 
 
 @pieces.register(Window)
@@ -114,54 +132,76 @@ class WindowWork:
         order = (each if (rank := _rank_of(each)) is None else places[rank] for each in self.order)
         return replace(self, order=tuple(order))
 
-    def values(self, chunk: Chunk, spans: s.Spans) -> list[pa.Array | None]:
-        """Return the columns that are made, for the rows of the spans; None for those passed on."""
-        return [
-            None
-            if isinstance(each, int)
-            else each[0].of(None if each[1] is None else chunk.arrays[each[1]], spans)
-            for each in self.order
-        ]
-
     def rows(self, chunk: Chunk, first: int, last: int, gone: int) -> Chunk:
         """Return rows `first` up to `last` of a chunk, which has all rows around them that there are.
 
         `gone` rows came before those of the chunk.
         """
-        at = np.arange(first, last)
-        low, high = np.maximum(at - self.before, 0), np.minimum(at + self.after + 1, chunk.rows)
-        edge = np.zeros(len(at), np.int64)
-        made = self.values(chunk, s.Spans(chunk.rows, low, high, at, edge, edge + chunk.rows, gone))
-        part = chunk.slice(first, last - first)
-        return self._with(part, made)
+        made = self._made(chunk, None, np.array([chunk.rows]), range(first, last), gone)
+        return self._with(chunk.slice(first, last - first), made)
 
     def partitions(self, chunk: Chunk) -> Chunk:
         """Return all rows of a chunk, which has all rows of each of its keys."""
         found, count = codes([chunk.arrays[place] for place in self.by], chunk.rows, nulls=True)
-        order = order_of_words(found.astype(np.uint64))
+        order = order_of_words(found.view(np.uint64))
         ends = np.cumsum(np.bincount(found, minlength=count))
-        group = found[order]
-        stop = ends[group]
-        start = np.concatenate([[0], ends])[group]
-        at = np.arange(chunk.rows)
-        low, high = np.maximum(at - self.before, start), np.minimum(at + self.after + 1, stop)
-        made = self.values(self._taken(chunk, order), s.Spans(chunk.rows, low, high, at, start, stop))
-        back = np.empty(chunk.rows, np.int64)
-        back[order] = at
-        places = pa.array(back)
-        return self._with(chunk, [None if array is None else array.take(places) for array in made])
+        return self._with(chunk, self._made(chunk, order, ends, range(chunk.rows)))
+
+    def _made(
+        self, chunk: Chunk, order: Places | None, ends: Places, rows: range, gone: int = 0
+    ) -> list[pa.Array | None]:
+        """Return the columns that are made, for some rows; None for those passed on.
+
+        Rows lie one key after another, in this order of the chunk or as they are; `ends` are those of the
+        keys. They are looked at some at a time, which stay near the processor.
+        """
+        made = [
+            None if isinstance(each, int) else MadeValues(each[0].type.arrow, len(rows))
+            for each in self.order
+        ]
+        step = len(rows) if self.ranks else max(_BLOCK, self.behind + self.ahead)
+
+        def make(block: range) -> None:
+            low, spans = self._spans(ends, block, gone)
+            given = self._given(chunk, order, low, spans.rows)
+            places = (
+                slice(block.start - rows.start, block.stop - rows.start)
+                if order is None
+                else order[block.start : block.stop]
+            )
+            for each, values in zip(self.order, made, strict=True):
+                if not isinstance(each, int) and values is not None:
+                    values.put(places, each[0].of(None if each[1] is None else given[each[1]], spans))
+
+        blocks = [rows[start : start + step] for start in range(0, len(rows), max(1, step))]
+        on_threads(make, blocks, len(rows))
+        return [None if values is None else values.array() for values in made]
+
+    def _spans(self, ends: Places, block: range, gone: int) -> tuple[int, s.Spans]:
+        """Return the first row that is looked at for some rows, and their stretches from there on."""
+        first, last = np.searchsorted(ends, [block.start, block.stop - 1], side="right")
+        stops = ends[first : last + 1]
+        starts = np.concatenate([ends[first - 1 : first] if first else [0], stops[:-1]])
+        low = max(block.start - self.behind, int(starts[0]))
+        high = min(block.stop + self.ahead, int(stops[-1]))
+        here = np.minimum(stops, block.stop) - np.maximum(starts, block.start)
+        start, stop = np.repeat(starts - low, here), np.repeat(stops - low, here)
+        at = np.arange(block.start - low, block.stop - low)
+        lowest, highest = np.maximum(at - self.before, start), np.minimum(at + self.after + 1, stop)
+        return low, s.Spans(high - low, lowest, highest, at, start, stop, gone)
+
+    def _given(self, chunk: Chunk, order: Places | None, low: int, rows: int) -> dict[int, pa.Array]:
+        """Return some rows of the columns that others are made of, by their places."""
+        needed = {each[1] for each in self.order if isinstance(each, tuple) and each[1] is not None}
+        if order is None:
+            return {place: chunk.arrays[place].slice(low, rows) for place in needed}
+        at = pa.array(order[low : low + rows])
+        return {place: chunk.arrays[place].take(at) for place in needed}
 
     def starts(self, chunk: Chunk) -> list[int]:
         """Return where keys begin in a chunk that has their rows one key after another."""
         found, _ = codes([chunk.arrays[place] for place in self.by], chunk.rows, nulls=True)
         return [int(at) for at in np.flatnonzero(np.diff(found, prepend=-1))]
-
-    def _taken(self, chunk: Chunk, places: Places) -> Chunk:
-        """Return the rows at these places; columns that nothing is made of stay as they are."""
-        needed = {each[1] for each in self.order if isinstance(each, tuple)}
-        at = pa.array(places)
-        arrays = [array.take(at) if place in needed else array for place, array in enumerate(chunk.arrays)]
-        return Chunk(chunk.rows, tuple(arrays))
 
     def _with(self, chunk: Chunk, made: Sequence[pa.Array | None]) -> Chunk:
         arrays = tuple(
@@ -178,6 +218,46 @@ class WindowWork:
             yield Chunk(found.rows, (*found.arrays, chunk.arrays[-1]), found.ids)
 
 
+class MadeValues:
+    """A column that is made some rows at a time, which threads put where they belong."""
+
+    def __init__(self, kind: pa.DataType, rows: int) -> None:
+        self._kind, self._rows = kind, rows
+        self._values: npt.NDArray[np.unsignedinteger] | None = None
+        if pa.types.is_primitive(kind) and kind.bit_width >= 8:
+            self._values = np.empty(rows, f"u{kind.bit_width // 8}")
+        self._valid: npt.NDArray[np.bool_] | None = None
+        self._parts: list[tuple[slice | Places, pa.Array]] = []
+        self._lock = threading.Lock()
+
+    def put(self, places: slice | Places, made: pa.Array) -> None:
+        """Put values at some of the places; each place is given once."""
+        if self._values is None:
+            self._parts.append((places, made))
+            return
+        width = self._values.itemsize
+        self._values[places] = np.frombuffer(
+            made.buffers()[1], self._values.dtype, len(made), made.offset * width
+        )
+        if made.null_count:
+            with self._lock:
+                if self._valid is None:
+                    self._valid = np.ones(self._rows, bool)
+            self._valid[places] = np.asarray(made.is_valid())
+
+    def array(self) -> pa.Array:
+        """Return all values."""
+        if self._values is not None:
+            validity = None if self._valid is None else pa.array(self._valid).buffers()[1]
+            return pa.Array.from_buffers(self._kind, self._rows, [validity, pa.py_buffer(self._values)])
+        if not self._parts:
+            return pa.array([], self._kind)
+        made, every = pa.concat_arrays([values for _, values in self._parts]), np.arange(self._rows)
+        back = np.empty(self._rows, np.int64)
+        back[np.concatenate([every[places] for places, _ in self._parts])] = every
+        return made.take(pa.array(back))
+
+
 def _rank_of(each: int | tuple[AggregateCall, int | None]) -> RankOf | None:
     if isinstance(each, int) or each[1] is None or not needs_all_rows(each[0]):
         return None
@@ -185,31 +265,28 @@ def _rank_of(each: int | tuple[AggregateCall, int | None]) -> RankOf | None:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowPiece:
+class WindowPiece(RowByRowPiece):
     """All rows of the input, with what is around them."""
 
-    below: Piece
     work: WindowWork
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the input."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows, some at a time; `done` of those in memory were yielded before."""
         behind, ahead = self.work.behind, self.work.ahead
         # Rows that stay in memory for their neighbours' sake are looked at again: no more than new ones.
-        step = max(1, behind + ahead)
+        step = at_once = max(1, behind + ahead)
         memory: list[Chunk] = []
-        rows = done = gone = 0
+        rows = done = gone = size = 0
         for chunk in chain(self.below.chunks(), [None]):
             if chunk is not None:
                 memory.append(chunk)
-                rows += chunk.rows
+                rows, size = rows + chunk.rows, size + bytes_of(chunk)
             last = rows if chunk is None else rows - ahead
-            if last <= done or (chunk is not None and last - done < step):
+            least = step if size >= BYTES_OF_A_CHUNK else at_once
+            if last <= done or (chunk is not None and last - done < least):
                 continue
+            # The first rows come soon, later ones in numbers that are worth two threads.
+            at_once, size = max(step, min(2 * (last - done), _AT_ONCE)), 0
             held = together(memory)
             found = self.work.rows(held, done, last, gone)
             for start in range(0, found.rows, ROWS_OF_A_CHUNK):
@@ -329,16 +406,10 @@ def _ranks(values: pa.Array, *, descending: bool) -> pa.Array:
 
 
 @dataclass(frozen=True, eq=False)
-class PlacedPiece:
+class PlacedPiece(RowByRowPiece):
     """A piece whose rows know their places, which are in the order of the pieces."""
 
-    below: Piece
     number: int
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows, their places last."""

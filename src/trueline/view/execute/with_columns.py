@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from trueline.kernel.chunk import Chunk, Piece, map_pieces
+from trueline.kernel.chunk import Chunk, Piece, RowByRowPiece, map_pieces
 from trueline.view.execute.dispatch import pieces
 from trueline.view.plan.node import Want
 from trueline.view.plan.with_columns import MadeColumn, RowKernel, WithColumns
@@ -48,18 +48,12 @@ class KernelCall:
 
 
 @dataclass(frozen=True, eq=False)
-class ColumnsPiece:
+class ColumnsPiece(RowByRowPiece):
     """A piece of the input, and what is done to its columns."""
 
-    below: Piece
     calls: tuple[KernelCall, ...]
     order: tuple[int | MadeColumn, ...]
     ids: bool
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the input."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows in order."""

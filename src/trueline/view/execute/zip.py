@@ -9,8 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import pyarrow as pa
+
 from trueline.kernel.chunk import Chunk, Piece, PieceChain
-from trueline.view.execute.dispatch import pieces, row_count, serial
+from trueline.view.execute.dispatch import pieces, row_count, serial, stored_columns
 from trueline.view.execute.limit import rows_between
 from trueline.view.plan.node import Want, once_a_walk
 from trueline.view.plan.zip import Zip
@@ -44,6 +46,17 @@ def _zip(node: Zip, want: Want) -> Sequence[Piece]:
         )
         for start, stop in pairwise(cuts)
     ]
+
+
+@stored_columns.register(Zip)
+def _stored(node: Zip, columns: tuple[int, ...], rows: range) -> list[pa.ChunkedArray] | None:
+    found = []
+    for view, place in (node.line[index] for index in columns):
+        stored = stored_columns(node.views[view], (place,), rows)
+        if stored is None:
+            return None
+        found += stored
+    return found
 
 
 @dataclass(frozen=True, eq=False)

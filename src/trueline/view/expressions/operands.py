@@ -212,7 +212,7 @@ def is_number(kind: pa.DataType) -> bool:
 
 def as_double(side: Operand) -> Operand:
     """The nearest double: whole numbers beyond 2^53 are rounded."""
-    return side.cast(pa.float64(), safe=False)
+    return side if side.type == pa.float64() else side.cast(pa.float64(), safe=False)
 
 
 def _numbers(one: Operand, other: Operand) -> tuple[Operand, Operand] | None:

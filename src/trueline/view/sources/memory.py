@@ -15,7 +15,7 @@ from trueline.errors import InputError
 from trueline.identity import RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece
 from trueline.readers.cast import may_be_unsound
-from trueline.view.execute.dispatch import pieces
+from trueline.view.execute.dispatch import pieces, stored_columns
 from trueline.view.plan.node import NodeState, Want
 from trueline.view.plan.sources import Memory
 from trueline.view.source_cells import Pass, as_types, tally_of
@@ -25,34 +25,52 @@ from trueline.view.source_cells import Pass, as_types, tally_of
 def _memory(node: Memory, want: Want) -> Sequence[Piece]:
     """Return equal parts of the table, some thousands of rows each, or as many as are wanted."""
     total = node.table.num_rows
-    parts = max(-(-total // ROWS_OF_A_CHUNK), min(want.parts, total))
     kinds = tuple(node.schema[index].type for index in want.columns)
     chosen = node.table.select(list(want.columns))
-    plain = [
-        field.type == kind.arrow and not isinstance(kind, t.Vector | t.Category)
-        for field, kind in zip(chosen.schema, kinds, strict=True)
-    ]
-    # Cells of these types are values whatever they hold; the others are looked at, and counted where not.
-    exact = all(plain) and not any(may_be_unsound(field.type) for field in chosen.schema)
-    noted = None if exact else Pass(tally_of(node))
-    looked_at = LookedAt(want.columns, tuple(plain), _sound.of(node))
-    cuts = [total * part // parts for part in range(parts + 1)] if parts else []
+    noted = None if all(_is_exact(node, index) for index in want.columns) else Pass(tally_of(node))
+    looked_at = LookedAt(want.columns, _sound.of(node))
     return [
         MemoryPiece(chosen.slice(start, stop - start), kinds, start, stop - start, want.ids, noted, looked_at)
-        for start, stop in pairwise(cuts)
+        for start, stop in _stretches(total, want.parts)
     ]
 
 
-# Which cells of a table were looked at and are values: columns, and stretches of rows.
+@stored_columns.register(Memory)
+def _stored(node: Memory, columns: tuple[int, ...], rows: range) -> list[pa.ChunkedArray] | None:
+    """Return slices of columns whose cells are values, whatever they hold or since all were looked at."""
+    sound = _sound.of(node)
+    stretches = [] if all(_is_exact(node, column) for column in columns) else _stretches(node.table.num_rows)
+    if not all(
+        _is_exact(node, column) or all((column, start, stop - start) in sound for start, stop in stretches)
+        for column in columns
+    ):
+        return None
+    return [node.table.column(column).slice(rows.start, len(rows)) for column in columns]
+
+
+def _stretches(total: int, wished: int = 0) -> list[tuple[int, int]]:
+    """Cut rows into parts of at most as many as a chunk has."""
+    parts = max(-(-total // ROWS_OF_A_CHUNK), min(wished, total))
+    return list(pairwise(total * part // parts for part in range(parts + 1))) if parts else []
+
+
+def _is_exact(node: Memory, column: int) -> bool:
+    """Say whether cells are of the type that the column has, and values of it whatever they hold."""
+    given, kind = node.table.schema.field(column).type, node.schema[column].type
+    return bool(
+        given == kind.arrow and not isinstance(kind, t.Vector | t.Category) and not may_be_unsound(given)
+    )
+
+
+# Which cells of a table were looked at and are values, as they are: columns, and stretches of rows.
 _sound: Final = NodeState[set[tuple[int, int, int]]](lambda _: set())
 
 
 @dataclass(frozen=True)
 class LookedAt:
-    """Which columns of a table are read, which need no conversion, and which cells are known to be values."""
+    """Which columns of a table are read, and which of its cells are known to be values."""
 
     columns: tuple[int, ...]
-    plain: tuple[bool, ...]
     sound: set[tuple[int, int, int]]
 
 
@@ -97,16 +115,15 @@ class MemoryPiece:
         for place, (column, kind, name) in enumerate(
             zip(part.columns, self.kinds, part.column_names, strict=True)
         ):
-            if known is None or not known.plain[place] or column.num_chunks != 1:
+            if known is None or column.num_chunks != 1:
                 arrays += as_types([column], [kind], [name], bad)
                 continue
-            cells = known.columns[place], start, part.num_rows
+            cells, given = (known.columns[place], start, part.num_rows), column.chunk(0)
             if cells in known.sound:
-                arrays.append(column.chunk(0))
+                arrays.append(given)
                 continue
-            before = bad[name]
-            arrays += as_types([column], [kind], [name], bad)
-            if bad[name] == before:
+            arrays += as_types([given], [kind], [name], bad)
+            if arrays[-1] is given:
                 known.sound.add(cells)
         return tuple(arrays)
 

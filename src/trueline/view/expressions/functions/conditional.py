@@ -170,7 +170,7 @@ def coalesce(*sides: Operand) -> Operand:
     given = common(sides)
     if all(_is_nothing(side) for side in given):
         return given[0]
-    return over(given, lambda *arrays: reduce(lambda a, b: pc.if_else(pc.is_valid(a), a, b), arrays))
+    return pc.coalesce(*given)
 
 
 @function("nullif", "values", "values", says="the first, null where both are equal")

@@ -137,8 +137,11 @@ def absolute(number: Array) -> Array:
     if not pa.types.is_signed_integer(number.type):
         return pc.abs(number)
     wide = number.cast(pa.int64())
-    low = pa.scalar(limits(pa.int64())[0], pa.int64())
-    return pc.abs(pc.if_else(pc.equal(wide, low), None, wide))
+    try:
+        return pc.abs_checked(wide)
+    except pa.ArrowInvalid:
+        low = pa.scalar(limits(pa.int64())[0], pa.int64())
+        return pc.abs(pc.if_else(pc.equal(wide, low), None, wide))
 
 
 @function("sign", "number", says="-1, 0 or 1 as a double, NaN for NaN")
