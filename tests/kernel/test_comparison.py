@@ -283,13 +283,20 @@ def test_many_texts_are_numbered_as_few_are(monkeypatch, mask, known):
     [
         [None if number % 41 == 5 else f"text {number * number % 151}" for number in range(1_000)],
         [number * number % 151 - number // 70 for number in range(1_000)],
+        [f"text {number % 7}" for number in range(1_000)],
+        [None if number % 50 == 3 else f"text {number % 7}" for number in range(1_000)],
+        [
+            None if number % 90 == 89 else f"late {number % 5}" if number % 70 == 69 else f"text {number % 7}"
+            for number in range(1_000)
+        ],
     ],
-    ids=["texts", "whole numbers"],
+    ids=["texts", "whole numbers", "few texts", "few texts and null", "few texts, some of them late"],
 )
 def test_keys_are_numbered_by_threads_and_in_blocks_as_at_once(rows, monkeypatch):
     monkeypatch.setattr(keys, "_MANY", 100)
     monkeypatch.setattr(chunk, "_MANY", 100)
     monkeypatch.setattr(keys, "_BLOCK", 30)
+    monkeypatch.setattr(keys, "_SAMPLE", 100)
     found, count = keys.codes([pa.array(rows)], len(rows), nulls=True)
     firsts = list(dict.fromkeys(rows))
     assert found.tolist() == [firsts.index(row) for row in rows]

@@ -36,6 +36,9 @@ _BLOCK: Final = 1 << 16
 _MANY_TEXTS: Final = 1 << 14
 # So many texts tell whether few are equal.
 _SAMPLE: Final = 1 << 12
+# Texts are found among those of the first rows, where they are so few, and the rows so many more.
+_FEW_KEYS: Final = 1 << 12
+_MANY_FEW: Final = 16
 # Slots for each number, where numbers lie near each other.
 _SLOTS: Final = 2
 _FEW_SLOTS: Final = 1 << 16
@@ -240,6 +243,9 @@ def _numbered(array: pa.Array) -> tuple[Codes, int]:
     by_hash = NumberedTexts.of(array)
     if by_hash is not None:
         return by_hash.codes, len(by_hash.hashes)
+    few = _numbered_few(array)
+    if few is not None:
+        return few
     whole = plain(array)
     cuts = _cuts(len(array))
     parts = on_threads(_encoded, [whole.slice(a, b - a) for a, b in pairwise(cuts)], len(array))
@@ -262,6 +268,34 @@ def _numbered(array: pa.Array) -> tuple[Codes, int]:
 
     on_threads(renumber, range(len(parts)), len(array))
     return found, len(known.dictionary)
+
+
+def _numbered_few(array: pa.Array) -> tuple[Codes, int] | None:
+    """Number texts of which the first rows have nearly all different ones; None for others.
+
+    Arrow finds a text among known ones in less time than it takes to add one to a dictionary: 5 M among 1,000
+    took 0.04 s of a processor, 0.07 in dictionaries of two parts that are put together.
+    """
+    if len(array) < _MANY_FEW * _BLOCK or not is_text(array.type):
+        return None
+    known = _encoded(array.slice(0, _BLOCK)).dictionary
+    some = array.take(pa.array(np.arange(0, len(array), len(array) // _SAMPLE)))
+    if len(known) > _FEW_KEYS or _MANY_FEW * pc.index_in(some, known).null_count > len(some):
+        return None
+    found = np.empty(len(array), np.int64)
+
+    def number(cut: tuple[int, int]) -> int:
+        at = pc.index_in(array.slice(cut[0], cut[1] - cut[0]), known)
+        found[slice(*cut)] = pc.fill_null(at, -1) if at.null_count else at
+        return int(at.null_count)
+
+    if not sum(on_threads(number, list(pairwise(_cuts(len(array)))), len(array))):
+        return found, len(known)
+    # The others come behind: none of them is in the first rows.
+    rest = np.flatnonzero(found < 0)
+    others = _encoded(array.take(pa.array(rest)))
+    found[rest] = np.asarray(others.indices) + len(known)
+    return found, len(known) + len(others.dictionary)
 
 
 def _cuts(rows: int) -> list[int]:
