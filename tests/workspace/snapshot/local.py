@@ -107,6 +107,8 @@ class Local:
                 positions[each.id] = roots[each.id] = cut[each.id]
             elif isinstance(data := each.chain.tail().data, ExecuteTransform):
                 left = derived_checkpoint(each.chain.store, data)
+                if is_beyond(left.origin.roots, cut):
+                    return  # somebody else has brought the input further, and will bring this one
                 positions[each.id] = each.chain.tail().position
                 roots |= left.origin.roots
                 definitions |= left.origin.definitions
@@ -138,6 +140,6 @@ def _rows(dataset: Any, at: Any) -> Rows:
     return [] if at is None else dataset.view(at.block).to_arrow().to_pylist()
 
 
-def is_beyond(there: Mapping[Any, Any], cut: Mapping[Any, Any]) -> bool:
+def is_beyond(there: Mapping[Any, Any], cut: Any) -> bool:
     """Say whether a dataset has read more of a root than a cut has."""
     return any(root in cut and (at.offset or 0) > (cut[root].offset or 0) for root, at in there.items())
