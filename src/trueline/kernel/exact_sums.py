@@ -184,7 +184,12 @@ def whole_sums(values: npt.NDArray[np.integer], low: Whole, high: Whole) -> npt.
     if largest * int((high - low).max(initial=0)) < 1 << 63:
         # Sums of beginnings may overflow; what is left of them between two is right.
         sums = spread(prefix(values), low, high)
-        return np.array([sums & MASK, (sums >> BITS) & MASK, sums >> 63])
+        limbs = np.empty((3, len(sums)), np.int64)
+        np.bitwise_and(sums, MASK, out=limbs[0])
+        np.right_shift(sums, BITS, out=limbs[1])
+        limbs[1] &= MASK
+        np.right_shift(sums, 63, out=limbs[2])
+        return limbs
     return carried(np.array([spread(prefix(each), low, high) for each in cut_integers(values)]))
 
 

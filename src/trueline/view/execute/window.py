@@ -8,10 +8,11 @@ in the order of their values first, then the rest as rows stream through.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import chain, pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -49,6 +50,8 @@ from trueline.view.execute.dispatch import pieces, portable, row_count
 from trueline.view.plan.aggregates import AggregateCall, needs_all_rows
 from trueline.view.plan.node import Want
 from trueline.view.plan.window import Window
+
+Reach: TypeAlias = Callable[[int, int, int, int], tuple[Places, Places, Places]]
 
 # So many rows at a time stay near the processor.
 _BLOCK: Final = 1 << 16
@@ -160,9 +163,11 @@ class WindowWork:
             for each in self.order
         ]
         step = len(rows) if self.ranks else max(_BLOCK, self.behind + self.ahead)
+        # Within a key they are the same for one block after another.
+        reach = lru_cache(2)(self._reached)
 
         def make(block: range) -> None:
-            low, spans = self._spans(ends, block, gone)
+            low, spans = self._spans(ends, block, gone, reach)
             given = self._given(chunk, order, low, spans.rows)
             places = (
                 slice(block.start - rows.start, block.stop - rows.start)
@@ -177,18 +182,29 @@ class WindowWork:
         on_threads(make, blocks, len(rows))
         return [None if values is None else values.array() for values in made]
 
-    def _spans(self, ends: Places, block: range, gone: int) -> tuple[int, s.Spans]:
+    def _spans(self, ends: Places, block: range, gone: int, reach: Reach) -> tuple[int, s.Spans]:
         """Return the first row that is looked at for some rows, and their stretches from there on."""
         first, last = np.searchsorted(ends, [block.start, block.stop - 1], side="right")
         stops = ends[first : last + 1]
         starts = np.concatenate([ends[first - 1 : first] if first else [0], stops[:-1]])
         low = max(block.start - self.behind, int(starts[0]))
         high = min(block.stop + self.ahead, int(stops[-1]))
-        here = np.minimum(stops, block.stop) - np.maximum(starts, block.start)
-        start, stop = np.repeat(starts - low, here), np.repeat(stops - low, here)
-        at = np.arange(block.start - low, block.stop - low)
-        lowest, highest = np.maximum(at - self.before, start), np.minimum(at + self.after + 1, stop)
+        if len(stops) > 1:
+            here = np.minimum(stops, block.stop) - np.maximum(starts, block.start)
+            start, stop = np.repeat(starts - low, here), np.repeat(stops - low, here)
+            at = np.arange(block.start - low, block.stop - low)
+            lowest, highest = np.maximum(at - self.before, start), np.minimum(at + self.after + 1, stop)
+        else:
+            offset, rows = block.start - low, len(block)
+            least, most = max(int(starts[0]) - low, offset - self.before), offset + rows + self.after
+            at, lowest, highest = reach(offset, rows, least, min(int(stops[0]) - low, most))
+            start, stop = (np.broadcast_to(each - low, rows) for each in (starts, stops))
         return low, s.Spans(high - low, lowest, highest, at, start, stop, gone)
+
+    def _reached(self, first: int, rows: int, least: int, most: int) -> tuple[Places, Places, Places]:
+        """Return rows, and from where to where each looks."""
+        at = np.arange(first, first + rows)
+        return at, np.maximum(at - self.before, least), np.minimum(at + self.after + 1, most)
 
     def _given(self, chunk: Chunk, order: Places | None, low: int, rows: int) -> dict[int, pa.Array]:
         """Return some rows of the columns that others are made of, by their places."""
