@@ -175,7 +175,7 @@ def exact_product(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def exact_square(x: Numbers) -> tuple[Numbers, Numbers]:
-    """Return what `exact_product` gives of numbers and themselves, in half the time."""
+    """Return what `exact_product` gives of numbers and themselves, in fewer steps."""
     nearest = x * x
     high = x * _HALVES
     high -= high - x
