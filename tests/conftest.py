@@ -74,7 +74,16 @@ def spark_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRoom]:
     from trueline.spark.session import start
     from trueline.spark.settings import Settings
 
-    small = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    small = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.default.parallelism": "2",
+        # Code that Spark has compiled for one test serves others; it keeps a hundred classes else.
+        "spark.sql.codegen.cache.maxEntries": "2000",
+        # What the tests count is of the last jobs: to list a thousand stages takes longer than a small job.
+        "spark.ui.retainedStages": "200",
+        "spark.ui.retainedJobs": "200",
+        "spark.sql.ui.retainedExecutions": "20",
+    }
     with pytest.MonkeyPatch.context() as environment:
         # What its workers keep of workspaces in object stores goes with the suite.
         for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):

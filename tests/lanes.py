@@ -99,6 +99,8 @@ def main(words: list[str]) -> int:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with ExitStack() as stack:
         made = stack.enter_context(tempfile.TemporaryDirectory(dir=folder(), ignore_cleanup_errors=True))
+        # Users whom tests make up go through it.
+        Path(made).chmod(0o711)
         dealt = Path(made, "dealt")
         for lane in DEALT:
             dealt.joinpath(lane).mkdir(parents=True)
@@ -115,14 +117,17 @@ def main(words: list[str]) -> int:
         if not words:
             python = shlex.quote(sys.executable)
             behind.insert(0, ["sh", "-c", " && ".join(f"{python} {check}" for check in CHECKS)])
+        # What does not ask pytest for a folder works in memory too, and each process in a place of its own.
+        places = [temporary(Path(made, "temporary"), str(number)) for number in range(len(behind) + 1)]
         archive = make()
         told = [stack.enter_context(tempfile.TemporaryFile()) for _ in behind]
         running = [
-            subprocess.Popen(lane, stdout=file, stderr=subprocess.STDOUT)
-            for lane, file in zip(behind, told, strict=True)
+            subprocess.Popen(lane, stdout=file, stderr=subprocess.STDOUT, env=place)
+            for lane, file, place in zip(behind, told, places[1:], strict=True)
         ]
         try:
-            codes = [subprocess.run(shown, check=False).returncode, *(lane.wait() for lane in running)]
+            first = subprocess.run(shown, check=False, env=places[0])
+            codes = [first.returncode, *(lane.wait() for lane in running)]
         finally:
             archive.terminate()
             archive.wait()
@@ -134,6 +139,14 @@ def main(words: list[str]) -> int:
                 sys.stdout.buffer.write(file.read())
                 sys.stdout.flush()
     return next(filter(None, codes), 0)
+
+
+def temporary(folder: Path, name: str) -> dict[str, str]:
+    """Make a place for temporary files; return the environment of a process that uses it."""
+    place = folder / name
+    place.mkdir(parents=True)
+    place.chmod(0o1777)
+    return os.environ | {"TMPDIR": str(place)}
 
 
 def folder() -> str | None:

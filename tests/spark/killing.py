@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 from collections.abc import Iterator
@@ -47,6 +48,10 @@ class KillingStore:
         if name.startswith("__") or name == "store":
             raise AttributeError(name)
         return getattr(self.store, name)
+
+    def __copy__(self) -> KillingStore:
+        """Whoever takes a copy closes it, not this one."""
+        return KillingStore(copy.copy(self.store), self.folder, self.at)
 
     def open(self, folder: Folder, name: Any) -> Any:
         file = self.store.open(folder, name)

@@ -1,5 +1,6 @@
-"""What must hold on every kind of Spark; run in a process of its own: `python -m tests.spark.smoke connect`.
+"""What must hold on every kind of Spark; run in a process of its own: `python -m tests.spark.smoke classic`.
 
+Instead of that, the address of a Connect server may be given, which has two cores and the settings `LOCAL`.
 Prints one JSON object: the name of each check → "ok", or what went wrong.
 """
 
@@ -425,7 +426,7 @@ def kill_jvm():
 
 
 def rooms(kind: str) -> tuple[object, SparkRoom]:
-    """Start a Spark of this kind, and a room in it."""
+    """Start a Spark, or use that of a server, and make a room in it."""
     if kind == "classic":
         room = start(Settings(master="local[2]", memory="1g", conf=LOCAL))
         assert start() is room
@@ -433,13 +434,13 @@ def rooms(kind: str) -> tuple[object, SparkRoom]:
         return room.given, room
     from pyspark.sql import SparkSession
 
-    user = SparkSession.builder.remote("local[2]").config(map=LOCAL).getOrCreate()
+    user = SparkSession.builder.remote(kind).getOrCreate()
     return user, adopt(user)
 
 
 def main(kind: str) -> dict[str, str]:
     user, room = rooms(kind)
-    assert room.is_connect == (kind == "connect")
+    assert room.is_connect == (kind != "classic")
     said: dict[str, str] = {}
     for name, check in list(globals().items()):
         if name.startswith("check_"):

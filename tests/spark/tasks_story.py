@@ -1,16 +1,10 @@
-"""The driver of the tests of work in tasks: `python -m tests.spark.tasks_story CONFIG`, on a cluster of two.
-
-CONFIG is a JSON object: `folder`, and `chapters` by name. Prints one JSON object: the name of each chapter →
-what it found, or {"error": …}. In every chapter an executor is killed in the middle of the work.
-"""
+"""Work in the tasks of a cluster, an executor killed in the middle of each: chapters of `deaths_story`."""
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,15 +15,12 @@ import pyarrow.csv as arrow_csv
 import pytest
 
 import trueline as tl
-from tests.spark.cluster import PATHS, QUICK
 from tests.spark.killing import KillingStore
 from tests.spark.lowering.counting import counted
 from tests.spark.passing import passing
 from trueline.chain import Instant
 from trueline.dataset.append import merge as merging
 from trueline.dataset.append import stream
-from trueline.spark.session import start
-from trueline.spark.settings import Settings
 from trueline.spark.types import arrow_schema_of
 from trueline.workspace import placement
 from trueline.workspace.derive import follow, strategies
@@ -310,19 +301,13 @@ def derived(story: Story) -> dict[str, Any]:
     } | story.killed(told)
 
 
-def main(config: dict[str, Any]) -> dict[str, Any]:
-    folder = Path(config["folder"])
-    conf = QUICK | {"spark.executorEnv.PYTHONPATH": PATHS, "spark.sql.shuffle.partitions": "2"}
-    settings = Settings("local-cluster[2,1,1024]", memory="512m", conf=conf, log=folder / "driver.log")
-    story = Story(start(settings).given, folder)
+def run(session: Any, folder: Path, chapters: Sequence[str]) -> dict[str, Any]:
+    """Run chapters; return what each found."""
+    story = Story(session, folder)
     said: dict[str, Any] = {}
-    for name in config["chapters"]:
+    for name in chapters:
         try:
             said[name] = globals()[name](story)
         except BaseException:  # noqa: BLE001 (every chapter is told)
             said[name] = {"error": traceback.format_exc()[-3000:]}
     return said
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))

@@ -37,7 +37,7 @@ RESULTS = {"spark.driver.maxResultSize": "20m"}
 
 @contextmanager
 def killing(running: Cluster, folders: list[Path]):
-    """Kill the worker of each stalled task in turn, and start another in its place."""
+    """Kill the worker of each stalled task in turn; another takes its place, but not that of the last."""
     killed: list[str] = []
 
     def work() -> None:
@@ -45,7 +45,8 @@ def killing(running: Cluster, folders: list[Path]):
             name = heard(folder)
             if not name:
                 return
-            running.start_worker(f"next-{number}")
+            if number + 1 < len(folders):
+                running.start_worker(f"next-{number}")
             running.kill(name)
             killed.append(name)
 

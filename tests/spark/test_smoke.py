@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -20,18 +19,15 @@ pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 CHECKS = [name for name in vars(smoke) if name.startswith("check_")]
 
 
-@cache
-def outcome(kind: str, folder: str) -> tuple[dict[str, str], str, list[str]]:
+def outcome(place: str, folder: Path) -> tuple[dict[str, str], str, list[str]]:
     """What each check said, what came on stderr, and what was left in the current folder."""
     environment = os.environ | {
         "PYTHONPATH": PATHS,
         "PYSPARK_PYTHON": sys.executable,
     }
     environment.pop("PYTHONWARNINGS", None)
-    if kind == "connect":
-        environment["SPARK_TESTING"] = "1"  # pyspark then takes a free port instead of 15002
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.smoke", kind],
+        [sys.executable, "-m", "tests.spark.smoke", place],
         capture_output=True,
         text=True,
         cwd=folder,
@@ -39,18 +35,15 @@ def outcome(kind: str, folder: str) -> tuple[dict[str, str], str, list[str]]:
         timeout=850,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout), done.stderr, sorted(path.name for path in Path(folder).iterdir())
+    return json.loads(done.stdout), done.stderr, sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory):
-    folders: dict[str, str] = {}
-
+def ran(tmp_path_factory, request):
+    @cache
     def ask(kind: str):
-        if kind == "connect" and find_spec("grpc") is None:
-            pytest.skip("Spark Connect needs grpcio: pip install 'pyspark[connect]'")
-        folder = folders.setdefault(kind, str(tmp_path_factory.mktemp(kind)))
-        return outcome(kind, folder)
+        place = kind if kind == "classic" else request.getfixturevalue("connect_server").address
+        return outcome(place, tmp_path_factory.mktemp(kind))
 
     return ask
 

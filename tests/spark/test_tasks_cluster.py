@@ -1,39 +1,22 @@
 """Work in the tasks of a cluster, an executor killed in the middle of each: the blocks of this process.
 
-One driver goes through all chapters (`tasks_story.py`); here its findings are looked at.
+One cluster and one driver go through all chapters (`tasks_story.py`); here their findings are looked at.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.examples import is_soak
-from tests.spark.cluster import PATHS
+from tests.spark.deaths import APPENDS, FRAMES, STREAMS
 from tests.spark.passing import FILES, OPENED, ROWS, WRITTEN
 
-pytestmark = [pytest.mark.jvm, pytest.mark.sampled, pytest.mark.timeout(600)]
-# Rows of steps and of a pull come in as those of files: every death costs the start of a JVM.
-APPENDS = ("files", "view", "steps", "pull", "keyed_files") if is_soak() else ("files", "view")
-STREAMS = ("table", "reader", "iterator") if is_soak() else ()
-FRAMES = ("frame", "query", "keyed_frame") if is_soak() else ("frame", "query")
-CHAPTERS = (*APPENDS, *STREAMS, *FRAMES, "derived", "verify", "clone_and_push")
+pytestmark = [pytest.mark.jvm, pytest.mark.sampled, pytest.mark.timeout(900)]
 
 
-@pytest.fixture(scope="module")
-def told(tmp_path_factory):
+@pytest.fixture
+def told(deaths):
     """What the chapters found."""
-    folder = tmp_path_factory.mktemp("tasks")
-    environment = os.environ | {"PYTHONPATH": PATHS, "SPARK_LOCAL_IP": "127.0.0.1"}
-    config = json.dumps({"folder": str(folder), "chapters": CHAPTERS})
-    command = [sys.executable, "-m", "tests.spark.tasks_story", config]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=540)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+    return deaths["tasks"]
 
 
 @pytest.mark.contract("exchange:E8")

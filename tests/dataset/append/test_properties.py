@@ -26,7 +26,7 @@ from trueline.dataset.append import merge as merging
 from trueline.dataset.append import pieces
 from trueline.dataset.append.merge import open_state
 
-MAX = examples(12)
+MAX = examples(8)
 SYSTEM = ("offset", "op", "system_time")
 NAN = float("nan")
 TIMES = [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(1969, 12, 31, 23, 59, 59, 999000, dt.UTC)]

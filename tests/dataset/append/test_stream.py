@@ -15,6 +15,7 @@ import pytest
 import trueline as tl
 from tests.dataset.append.test_bounds import ENVIRONMENT
 from tests.dataset.append.test_faults import leftovers
+from tests.examples import some
 from tests.workspace.records import records, slices
 from trueline.chain.instant import Instant
 from trueline.dataset.append import stream
@@ -274,7 +275,8 @@ def peak(path, merge, batches, columns):
     return size, most
 
 
-@pytest.mark.parametrize("merge", ["append", "reader", "view"])
+@pytest.mark.sampled
+@pytest.mark.parametrize("merge", some(["append", "reader", "view"], 2))
 def test_memory_does_not_grow_with_the_stream(tmp_path, merge):
     size, most = peak(tmp_path / "large", merge, 80, 4)
     half, less = peak(tmp_path / "small", merge, 40, 4)

@@ -102,7 +102,7 @@ def counted(session: Any) -> Iterator[Passed]:
 
 
 def _newest_stages(context: Any) -> Iterator[Any]:
-    """Yield what Spark knows of its stages, the newest first: it keeps a thousand."""
+    """Yield what Spark knows of its stages, the newest first: it keeps the last ones."""
     java = context._jsc.sc()
     java.listenerBus().waitUntilEmpty()
     quantiles = context._gateway.new_array(context._jvm.double, 0)

@@ -1,15 +1,15 @@
-"""Views on a cluster whose executors die, its driver: `python -m tests.spark.lowering.lost_executors CONFIG`.
+"""Views on a cluster whose executors die: chapters of `tests.spark.deaths_story`.
 
-CONFIG is that of `tests.spark.cluster_story`; a chapter is the name of a view and the place of a death, as
-"group/exchanged". Prints one JSON object: chapter → what differs from this process, and who died.
+A chapter is the name of a view and the place of a death, as "group/exchanged". It finds what differs from
+this process, and who died.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,6 @@ from trueline.spark.lowering.exchange import Ranges
 from trueline.spark.lowering.lowered import TaskWork
 from trueline.spark.lowering.ordered_join import join_in_order
 from trueline.spark.lowering.partial_groups import GroupsOfParts
-from trueline.spark.session import start
-from trueline.spark.settings import Settings
 from trueline.spark.tasks import SparkTasks
 
 STORED = ("groups by tasks", "join in order")
@@ -152,23 +150,14 @@ def chapter(name: str, found: dict[str, tl.View], session: Any, folder: Path) ->
         return {"differs": compared(found[what], session), "killed": death.happened}
 
 
-def main(config: dict[str, Any]) -> dict[str, Any]:
-    """Run all chapters on one cluster."""
-    settings = Settings(
-        master=config["master"], memory=str(config["heap"]), conf=config["conf"], log=Path(config["log"])
-    )
-    session = start(settings).given
+def run(session: Any, folder: Path, chapters: Sequence[str]) -> dict[str, Any]:
+    """Run chapters; return what each found."""
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
-    folder = Path(config["folder"])
     found = read_views(folder) | stored_views(folder)
     said: dict[str, Any] = {}
-    for number, name in enumerate(config["chapters"]):
+    for number, name in enumerate(chapters):
         try:
             said[name] = chapter(name, found, session, folder / f"chapter-{number}")
         except BaseException:  # noqa: BLE001 (every chapter is reported)
             said[name] = {"error": traceback.format_exc()[-3000:]}
     return said
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))
