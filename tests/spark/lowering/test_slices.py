@@ -341,17 +341,20 @@ def test_a_sort_moves_places_instead_of_ids(dataset, spark):
 @pytest.mark.contract("exchange:E1")
 @pytest.mark.parametrize("how", ["inner", "left"])
 def test_of_the_left_of_a_join_in_order_only_keys_and_places_are_moved(dataset, spark, how):
+    session = spark.newSession()
+    # Else the right goes to all tasks, and nothing is moved.
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     left = dataset.view()
     right = left.select("i", "s", "n").filter("n < 30").rename(m="n", t="s")
     by_number = left.join(left.select("n", "x").rename(y="x"), on="n", how=how)
     by_float = left.select("x", "n").join(left.select("x", "i").filter("i > 0"), on="x", how=how)
     for view in (by_number, by_number.select("y", "v", "s"), by_float):
-        found = join_in_order(view.node, everything(view), LoweringTarget(spark))
+        found = join_in_order(view.node, everything(view), LoweringTarget(session))
         # One column of the right, and two places; the right of the last is filtered by tasks, with ids.
         assert found is None if view is by_float else found.base.columns == ["c0", "o0", "o1"]
-        assert difference(in_process(view), on_spark(view, spark), view) == ""
+        assert difference(in_process(view), on_spark(view, session), view) == ""
     plain = left.join(right, on="i", how=how)
-    assert difference(in_process(plain), on_spark(plain, spark), plain) == ""
+    assert difference(in_process(plain), on_spark(plain, session), plain) == ""
 
 
 def test_rows_are_read_at_their_places_however_they_are_asked_for(dataset):

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.examples import is_soak
 from tests.spark.passing import ROWS, passing
 from tests.workspace.derive.following import follow_all
 from tests.workspace.derive.histories import QUERIES, begin, next_commit, rows
@@ -99,6 +100,7 @@ def pulled(workspace, merge, names, seed, pulls=1):
         yield number
 
 
+@pytest.mark.sampled
 @pytest.mark.contract("derive:V1")
 @pytest.mark.contract("derive:V26")
 @pytest.mark.parametrize(
@@ -113,18 +115,21 @@ def pulled(workspace, merge, names, seed, pulls=1):
 def test_tasks_record_what_this_process_and_recomputing_would(tmp_path, spark, advanced, merge, names):
     found = {}
     for which in WAYS:
+        # Of the others test_strategies says that increments record what recomputing would.
+        some = names if which != "recompute" or is_soak() else [name for name in names if name in MORE]
         with way(which), tl.open(tmp_path / which, create=True, spark=spark) as workspace:
-            for number in pulled(workspace, merge, names, "large"):
-                for name in names if number else ():
+            for number in pulled(workspace, merge, some, "large"):
+                for name in some if number else ():
                     done = advanced[name]
                     assert (done.strategy == "recompute") == (which == "recompute"), (name, done.reason)
                     assert which != "large" or done.driver_bytes == 0
-            found[which] = {name: recorded(workspace[name]) for name in names}
+            found[which] = {name: recorded(workspace[name]) for name in some}
             if which == "large" and merge == tl.merge.changelog("id"):
                 replayed(workspace, names)
     for name in names:
-        large, small, again = (found[which][name] for which in WAYS)
-        assert large[:2] == small[:2] == again[:2], name
+        large, small, again = (found[which].get(name) for which in WAYS)
+        assert large[:2] == small[:2], name
+        assert again is None or again[:2] == large[:2], name
         assert large[2] == small[2], name
         # What replaces all that was kept is the first generation again.
         assert name in ("bag", "whole") or any(made for _, made in large[2]), name

@@ -77,7 +77,15 @@ def test_what_was_found_before_a_failure_is_said_and_how_to_go_on(counts):
         assert counts.verify(after=ends(counts)[1]).replayed == 3
 
 
-def test_ctrl_c_ends_the_commit_under_way_at_its_next_look(counts):
+@pytest.fixture
+def heard():
+    """Ctrl-C is heard, also where a shell has started the tests in its background and lets them ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_the_commit_under_way_at_its_next_look(counts, heard):
     """The work is in a thread, which no signal reaches."""
 
     def interrupted():
