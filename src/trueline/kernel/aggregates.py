@@ -17,7 +17,15 @@ import pyarrow.compute as pc
 
 from trueline import types as t
 from trueline.kernel.comparison import codes, has_words, order_words, places_in_order
-from trueline.kernel.exact_sums import as_words, float_sums, prefix, python_sums, spread, whole_sums
+from trueline.kernel.exact_sums import (
+    as_words,
+    float_sums,
+    prefix,
+    python_sums,
+    small_sums,
+    spread,
+    whole_sums,
+)
 from trueline.kernel.limbs import Whole, as_floats, rounded
 from trueline.kernel.value_hash import Words, whole_numbers
 from trueline.kernel.word_order import different_words
@@ -63,7 +71,7 @@ def _counts(mask: npt.NDArray[np.bool_], spans: Spans) -> Whole:
 
 def typed(words: npt.NDArray[np.generic], missing: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
     """Return numbers as an array of a type, null where a mask says so."""
-    found = pa.array(words, mask=missing)
+    found = pa.array(words, mask=missing if missing.any() else None)
     if pa.types.is_temporal(kind.arrow):
         return found.cast(pa.int32() if kind.arrow.bit_width == 32 else pa.int64()).view(kind.arrow)
     return found.cast(kind.arrow)
@@ -93,12 +101,16 @@ def count_distinct(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.A
 
 def total(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
     """The exact sum; null where no value is there, or where it does not fit the type."""
-    none = _counts(there(values), spans) == 0
+    none = _counts(there(values), spans) == 0 if values.null_count else spans.lengths == 0
     if pa.types.is_decimal(values.type):
         return decimals(_decimal_sums(values, spans), none, kind)
     if pa.types.is_floating(values.type):
         return pa.array(float_sums(as_floats(values), spans.low, spans.high), mask=none)
     plain = as_integers(values)
+    sums = small_sums(plain, spans.low, spans.high)
+    if sums is not None:
+        is_signed = not pa.types.is_unsigned_integer(kind.arrow)
+        return typed(sums if is_signed else sums.view(np.uint64), none, kind)
     return whole_totals(whole_sums(plain, spans.low, spans.high), none, kind)
 
 

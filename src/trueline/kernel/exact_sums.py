@@ -174,23 +174,34 @@ def limb_sums(
     return np.array(limbs), lowest
 
 
+def small_sums(values: npt.NDArray[np.integer], low: Whole, high: Whole) -> Whole | None:
+    """Return the sums of whole numbers as numbers of 64 bits; None where one might need more.
+
+    >>> small_sums(np.array([1 << 62, -1, 1 << 62]), np.array([0]), np.array([2])) is None
+    True
+    """
+    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
+    if largest * int((high - low).max(initial=0)) >= 1 << 63:
+        return None
+    # Sums of beginnings may overflow; what is left of them between two is right.
+    return spread(prefix(values), low, high)
+
+
 def whole_sums(values: npt.NDArray[np.integer], low: Whole, high: Whole) -> npt.NDArray[np.int64]:
     """Return the sums of whole numbers of 64 bits as limbs, lowest first, the last with the sign.
 
     >>> whole_sums(np.array([1 << 62, 1 << 62, -1]), np.array([0, 1]), np.array([2, 3])).tolist()
     [[0, 4294967295], [2147483648, 1073741823], [0, 0]]
     """
-    largest = max(int(values.max(initial=0)), -int(values.min(initial=0)))
-    if largest * int((high - low).max(initial=0)) < 1 << 63:
-        # Sums of beginnings may overflow; what is left of them between two is right.
-        sums = spread(prefix(values), low, high)
-        limbs = np.empty((3, len(sums)), np.int64)
-        np.bitwise_and(sums, MASK, out=limbs[0])
-        np.right_shift(sums, BITS, out=limbs[1])
-        limbs[1] &= MASK
-        np.right_shift(sums, 63, out=limbs[2])
-        return limbs
-    return carried(np.array([spread(prefix(each), low, high) for each in cut_integers(values)]))
+    sums = small_sums(values, low, high)
+    if sums is None:
+        return carried(np.array([spread(prefix(each), low, high) for each in cut_integers(values)]))
+    limbs = np.empty((3, len(sums)), np.int64)
+    np.bitwise_and(sums, MASK, out=limbs[0])
+    np.right_shift(sums, BITS, out=limbs[1])
+    limbs[1] &= MASK
+    np.right_shift(sums, 63, out=limbs[2])
+    return limbs
 
 
 def as_words(

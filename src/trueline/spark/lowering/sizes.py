@@ -29,9 +29,9 @@ from trueline.view.plan.with_columns import WithColumns
 _NO_MORE: Final = (Filter, Select, Sort, Shuffle)
 _NO_MORE_ROWS: Final = (*_NO_MORE, WithColumns)
 _BYTES_OF_AN_ID: Final = 16
-# How many times as large rows of files may be in memory. With texts counted as 64 KiB, 5 M rows of short ones
-# were sorted by 200 tasks in 22 s instead of 7; 10 M by 50 tasks, of rows eight times as large, in 14 s, by 16
-# in 10. Ranges of rows that are packed tighter are larger than they need be, and sorted all the same.
+# How many times as large rows of files may be in memory. With texts counted as 64 KiB, 5 M rows of short
+# ones were sorted by 200 tasks in 22 s instead of 7; 10 M by 50 tasks in 14 s, by 16 in 10. Ranges of rows
+# that are packed tighter are larger than they need be, and sorted all the same.
 _UNPACKED: Final = 2
 # Slices of a dataset that speak for all of them.
 _SOME: Final = 32
