@@ -23,7 +23,7 @@ from trueline.kernel.chunk import on_threads
 from trueline.kernel.nan import canonical_floats
 from trueline.kernel.read_ahead import THREADS
 from trueline.kernel.value_hash import Salt, Words, hash_values, is_one_word, value_words, whole_numbers
-from trueline.kernel.word_order import Places, order_of_texts, order_of_words
+from trueline.kernel.word_order import Places, order_of_texts, order_of_words, unlike_before
 
 Codes: TypeAlias = npt.NDArray[np.int64]
 
@@ -328,7 +328,7 @@ class NumberedTexts:
         hashes = hashes_of([array], len(array), cls.SALT)
         order = order_of_words(hashes)
         hashes = hashes[order]
-        is_new = np.concatenate([[True], hashes[1:] != hashes[:-1]])
+        is_new = unlike_before(hashes)
         if is_new.all():
             return cls(np.arange(len(array)), hashes, order)
         firsts, run = order[is_new], np.cumsum(is_new) - 1

@@ -104,9 +104,18 @@ def different_words(values: Words) -> Words:
     500,000 that all differ took 3 ms, with `np.unique` 260.
     """
     found = sort_words(values)
-    is_new = np.ones(len(found), bool)
-    np.not_equal(found[1:], found[:-1], out=is_new[1:])
-    return found[is_new]
+    return found[unlike_before(found)]
+
+
+def unlike_before(values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
+    """Say which values are not equal to the one before; the first has none.
+
+    >>> unlike_before(np.array([1, 1, 2])).tolist()
+    [True, False, True]
+    """
+    found = np.ones(len(values), bool)
+    np.not_equal(values[1:], values[:-1], out=found[1:])
+    return found
 
 
 # --- texts ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from trueline.kernel.chunk import Chunk, Piece, bytes_of, together
+from trueline.kernel.chunk import Chunk, Piece, RowByRowPiece, bytes_of, together
 from trueline.spark.engines import engine_of
 from trueline.spark.jobs import run
 from trueline.spark.lowering.layout import Layout, OrderColumn
@@ -290,17 +290,11 @@ def ranked(found: Lowered, target: LoweringTarget) -> Ranked:
 
 
 @dataclass(frozen=True, eq=False)
-class NumberedRows:
+class NumberedRows(RowByRowPiece):
     """Rows of ranges of an order, whose number of the range is their last column."""
 
-    below: Piece
     starts: tuple[int, ...]
     keep: int
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows, ordered by their numbers alone."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.chain.store.scratch import Scratch
 from trueline.identity import RowIds
-from trueline.kernel.chunk import Chunk, Piece
+from trueline.kernel.chunk import Chunk, Piece, RowByRowPiece
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.lowering.bad_cells import BadCellNotes
@@ -246,15 +246,8 @@ def count_from(start: int, rows: int) -> pa.Array:
 
 
 @dataclass(frozen=True, eq=False)
-class CountedPiece:
+class CountedPiece(RowByRowPiece):
     """A piece whose rows are numbered as they come: the order of rows that one row became."""
-
-    below: Piece
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows, their numbers last."""
@@ -265,15 +258,8 @@ class CountedPiece:
 
 
 @dataclass(frozen=True, eq=False)
-class CombinedIds:
+class CombinedIds(RowByRowPiece):
     """A piece whose rows have the ids of the left, and those of the right as their last two columns."""
-
-    below: Piece
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows with their ids combined."""
@@ -284,20 +270,14 @@ class CombinedIds:
 
 
 @dataclass(frozen=True, eq=False)
-class IdsOfPlaces:
+class IdsOfPlaces(RowByRowPiece):
     """A piece whose rows get their ids from their last columns of order: the places of one row, or of two.
 
     Where an id is the place of its row, it need not be moved beside it. A null is the place of a partner that
     is not there.
     """
 
-    below: Piece
     sides: int
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows with their ids."""

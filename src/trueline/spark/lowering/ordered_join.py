@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueline.dataset.read.slice_reader import Slices
-from trueline.kernel.chunk import BYTES_OF_A_CHUNK, Chunk, Piece, bytes_of, together
+from trueline.kernel.chunk import BYTES_OF_A_CHUNK, Chunk, RowByRowPiece, bytes_of, together
 from trueline.spark.lowering.dispatch import LoweringTarget
 from trueline.spark.lowering.exchange import ranges
 from trueline.spark.lowering.join import larger_side, matched, small_side
@@ -101,21 +101,15 @@ def _matches(
 
 
 @dataclass(frozen=True, eq=False)
-class WithLeftRows:
+class WithLeftRows(RowByRowPiece):
     """Matches in the order of the left, with the rows of the left that they are of.
 
     `line` says for each column where it is on the left; None for the next one of the right. What orders the
     matches comes last, the place of the left first.
     """
 
-    below: Piece
     left: tuple[ScanPiece, ...]
     line: tuple[int | None, ...]
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows."""

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from trueline import types as t
-from trueline.kernel.chunk import Chunk, Piece
+from trueline.kernel.chunk import Chunk, RowByRowPiece
 from trueline.kernel.order_statistics import RanksInOrder
 from trueline.spark.engines import engine_of
 from trueline.spark.jobs import run
@@ -147,20 +147,14 @@ def with_rank(node: Node, below: Want, found: Lowered, ranges: ValueRanges) -> L
 
 
 @dataclass(frozen=True, eq=False)
-class RankedRows:
+class RankedRows(RowByRowPiece):
     """Rows of ranges of values, in the order of values: these and the number of the range come last.
 
     Ranks come after the first `at` columns.
     """
 
-    below: Piece
     starts: tuple[int, ...]
     at: int
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows with their ranks."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from trueline.kernel.chunk import Chunk, Piece
+from trueline.kernel.chunk import Chunk, RowByRowPiece
 from trueline.kernel.value_hash import Salt, hash_ids
 from trueline.spark.lowering.dispatch import LoweringTarget, is_read_by_tasks, layout_of, lowered
 from trueline.spark.lowering.exchange import chosen_cuts, few_of
@@ -91,17 +91,11 @@ def shuffle_salt(seed: int) -> Salt:
 
 
 @dataclass(frozen=True, eq=False)
-class ByHash:
+class ByHash(RowByRowPiece):
     """A piece whose rows are ordered by a hash of their ids, before what ordered them so far."""
 
-    below: Piece
     salt: Salt
     keep: int
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows."""

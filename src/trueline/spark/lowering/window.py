@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from trueline.kernel.chunk import BYTES_OF_A_CHUNK, Chunk, Piece, bytes_of, together
+from trueline.kernel.chunk import BYTES_OF_A_CHUNK, Chunk, Piece, RowByRowPiece, bytes_of, together
 from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
 from trueline.spark.lowering.exchange import ranked
 from trueline.spark.lowering.keys import equal_key
@@ -88,18 +88,12 @@ def _with_ranks(
 
 
 @dataclass(frozen=True, eq=False)
-class KeyedWindow:
+class KeyedWindow(RowByRowPiece):
     """The rows of a task, which has all rows of its keys in order."""
 
-    below: Piece
     work: WindowWork
     width: int
     ids: bool
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows with what is around them."""

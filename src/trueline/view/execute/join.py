@@ -20,7 +20,7 @@ from trueline.kernel.comparison import Codes, order_words
 from trueline.kernel.exchange import ByKeyHash, Once, OrderedParts, gather, in_order_again
 from trueline.kernel.external_sort import SortSpec
 from trueline.kernel.key_index import KeyIndex
-from trueline.kernel.word_order import Places, order_of_words
+from trueline.kernel.word_order import Places, order_of_words, unlike_before
 from trueline.view.execute.dispatch import pieces, portable
 from trueline.view.plan.join import How, Join
 from trueline.view.plan.node import Want, once_a_walk
@@ -226,8 +226,7 @@ class Partners:
             words = order_words(moments)[there]
             by_moment = order_of_words(words)
             there, words = there[by_moment], words[by_moment]
-            is_new = np.ones(len(words), bool)
-            np.not_equal(words[1:], words[:-1], out=is_new[1:])
+            is_new = unlike_before(words)
             self.moments = words[is_new]
             by_key = order_of_words(found[there].astype(np.uint64))
             self.order = there[by_key]
